@@ -1,0 +1,9 @@
+#pragma once
+
+// The same test source builds with Catch2 2.13 (Debian 12) and 3.
+#if __has_include(<catch2/catch_test_macros.hpp>)
+#include <catch2/catch_all.hpp>
+using Catch::Approx;
+#else
+#include <catch2/catch.hpp>
+#endif
