@@ -12,7 +12,8 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Bad file, flag or request. The message says what is wrong, where, and what would work. Exit code 2.
+/// Bad file, flag or request. The message says what is wrong, where, and what would work. Exit
+/// code 2.
 class InputError : public Error {
  public:
   using Error::Error;

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds and runs every test. Fails if any part fails; ends with ctest's summary.
+#
+#   tools/test.sh [--no-install] [--jobs N]
+#
+# Parts: `dev` (warnings are errors; unit, MPI and end-to-end tests, layer, format and size checks), `asan` (address and
+# undefined-behaviour sanitizers, without MPI) and `tsan` (thread sanitizer, the tests with label "threads").
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+install=1
+jobs=$(nproc)
+while (($#)); do
+  case $1 in
+    --no-install) install=0 ;;
+    --jobs) jobs=${2:?--jobs needs a number}; shift ;;
+    -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    *) echo "test.sh: unknown argument '$1'" >&2; exit 2 ;;
+  esac
+  shift
+done
+((install)) && tools/install_packages.sh test
+
+build() {  # build PRESET [TARGET...]: a build that fails ends the script
+  local preset=$1 started=$SECONDS
+  shift
+  echo "== build $preset"
+  cmake --preset "$preset"
+  cmake --build --preset "$preset" --parallel "$jobs" ${1:+--target "$@"}
+  echo "== build $preset: $((SECONDS - started)) s"
+}
+
+failed=()
+run_tests() {  # run_tests PRESET [CTEST ARGUMENT...]: a failure is remembered, so that the other parts run too
+  local preset=$1 started=$SECONDS
+  shift
+  echo "== test $preset"
+  if ! ctest --test-dir "build/$preset" --output-on-failure --no-tests=error "$@" 2>&1 |
+    tee "build/$preset/test.log"; then
+    failed+=("$preset")
+  fi
+  echo "== test $preset: $((SECONDS - started)) s"
+}
+
+build asan
+run_tests asan --parallel "$jobs" --label-exclude repository
+build dev
+run_tests dev --parallel "$jobs"
+
+# The last lines are a summary: dev's, or that of what failed.
+summary_of=dev
+for preset in "${failed[@]}"; do
+  echo "== FAILED: $preset"
+  summary_of=$preset
+done
+sed -n '/tests passed/,$p' "build/$summary_of/test.log"
+((${#failed[@]} == 0))
