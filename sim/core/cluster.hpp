@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/core/dtype.hpp"
+#include "sim/core/op_code.hpp"
+#include "sim/core/units.hpp"
+
+namespace parplan {
+
+/// One measured point of an operation: what was run, how long it took.
+struct OperationSample {
+  OpCode code{};
+  DType dtype = DType::kFloat32;
+  OpShape shape;
+  Seconds median;
+  double relative_spread = 0.0;  ///< (p90 - p10) / median over the repetitions
+  bool operator==(const OperationSample&) const = default;
+};
+
+/// One measured point of a transfer or collective.
+struct TransferSample {
+  CollectiveKind kind{};
+  int ranks = 2;
+  Bytes bytes;     ///< payload as nccl-tests count it
+  Seconds median;  ///< wall time with nothing else running
+  Seconds cpu;     ///< time of it that the ranks' own cores spend (per rank)
+  double relative_spread = 0.0;
+  bool operator==(const TransferSample&) const = default;
+};
+
+/// Peaks and overheads of one kind of device. The roofline falls back on these where no sample
+/// covers a shape.
+struct DeviceSpec {
+  std::string name;
+  Bytes memory;
+  int cores = 1;  ///< CPU: hardware threads that one rank may use
+  std::map<DType, FlopPerSecond> peak;
+  BytesPerSecond memory_bandwidth;
+  Seconds operation_overhead;    ///< launch and bookkeeping per operation
+  Seconds instruction_overhead;  ///< per chunk-level instruction
+  Seconds step_overhead;         ///< once a step: data loading, bookkeeping
+  Bytes process_bytes;           ///< resident memory of a rank before it owns a tensor
+  bool operator==(const DeviceSpec&) const = default;
+};
+
+/// A kind of connection between two ranks.
+struct LinkSpec {
+  std::string name;
+  Seconds latency;
+  BytesPerSecond bandwidth;
+  /// Seconds of a rank's own core per byte sent plus received: shared-memory transports copy with
+  /// the core that should compute, so this part can never hide behind computation.
+  double cpu_s_per_byte = 0.0;
+  Seconds cpu_per_message;
+  /// Both directions share `bandwidth` (a loopback bus); otherwise each direction has it.
+  bool half_duplex = false;
+  /// One medium for all ranks of a node; otherwise each pair has its own.
+  bool shared = false;
+  bool operator==(const LinkSpec&) const = default;
+};
+
+/// Multipliers that calibration puts on the cost model: predicted = factor x uncalibrated.
+struct CalibrationFactor {
+  std::string key;  ///< an op code's name, "collective/<kind>", "overhead/step", ... see
+                    ///< traces/calibrate.hpp
+  double factor = 1.0;
+  double relative_spread = 0.0;
+  std::int64_t samples = 0;
+  bool operator==(const CalibrationFactor&) const = default;
+};
+
+struct Provenance {
+  std::string date;  ///< ISO 8601
+  std::string host;
+  std::string versions;  ///< libraries and their versions
+  std::string command;
+  std::vector<std::string> fitted_from;  ///< traces a calibration used
+  bool operator==(const Provenance&) const = default;
+};
+
+/// A set of equal nodes of equal devices. Measured machine files carry samples; presets only peaks.
+struct Cluster {
+  std::string name;
+  int nodes = 1;
+  int devices_per_node = 1;  ///< ranks that a node is meant to hold
+  int cores_per_node = 0;    ///< 0: a core of its own for every rank (GPUs)
+  DeviceSpec device;
+  LinkSpec intra_node;
+  LinkSpec inter_node;
+  /// Slowdown of computation while a transfer progresses beside it, >= 1.
+  double overlap_slowdown = 1.0;
+  std::vector<OperationSample> operations;
+  std::vector<TransferSample> transfers;
+  std::vector<CalibrationFactor> calibration;
+  Provenance provenance;
+  bool measured = false;
+
+  int devices() const { return nodes * devices_per_node; }
+  bool operator==(const Cluster&) const = default;
+};
+
+}  // namespace parplan

@@ -1,0 +1,51 @@
+#include "sim/core/program.hpp"
+
+namespace parplan {
+
+std::string_view name_of(TensorKind kind) {
+  switch (kind) {
+    case TensorKind::kParameter:
+      return "parameters";
+    case TensorKind::kGradient:
+      return "gradients";
+    case TensorKind::kMoment:
+      return "optimizer moments";
+    case TensorKind::kInput:
+      return "inputs";
+    case TensorKind::kActivation:
+      return "activations";
+    case TensorKind::kActivationGradient:
+      return "activation gradients";
+    case TensorKind::kCommunication:
+      return "communication buffers";
+    case TensorKind::kWorkspace:
+      return "workspace";
+  }
+  return "";
+}
+
+std::string_view name_of(Stream stream) {
+  switch (stream) {
+    case Stream::kCompute:
+      return "compute";
+    case Stream::kPipelineSend:
+      return "send";
+    case Stream::kPipelineReceive:
+      return "receive";
+    case Stream::kDataParallel:
+      return "comm.dp";
+    case Stream::kTied:
+      return "comm.tied";
+  }
+  return "";
+}
+
+MeshCoordinates coordinates_of(int rank, const Layout& layout) {
+  return {rank / (layout.tp * layout.dp), (rank / layout.tp) % layout.dp, rank % layout.tp};
+}
+
+int rank_of(MeshCoordinates where, const Layout& layout) {
+  return (where.position * layout.dp + where.replica) * layout.tp + where.tensor;
+}
+
+}  // namespace parplan
