@@ -1,0 +1,112 @@
+#include "sim/core/collective_algorithm.hpp"
+
+#include <bit>
+
+#include "sim/core/error.hpp"
+
+namespace parplan {
+
+namespace {
+
+int floor_log2(int n) { return std::bit_width(static_cast<unsigned>(n)) - 1; }
+int ceil_log2(int n) { return std::bit_width(static_cast<unsigned>(n - 1)); }
+
+void check(std::int64_t bytes, int ranks) {
+  ensure(ranks >= 1, "a collective has at least one rank");
+  ensure(bytes >= 0, "a collective moves no negative bytes");
+}
+
+}  // namespace
+
+std::string_view name_of(AllReduceAlgorithm algorithm) {
+  switch (algorithm) {
+    case AllReduceAlgorithm::kDirect:
+      return "direct";
+    case AllReduceAlgorithm::kRecursiveDoubling:
+      return "recursive-doubling";
+    case AllReduceAlgorithm::kRing:
+      return "ring";
+  }
+  throw InternalError("internal error: unknown all-reduce algorithm");
+}
+
+std::string_view name_of(BroadcastAlgorithm algorithm) {
+  switch (algorithm) {
+    case BroadcastAlgorithm::kBinomialTree:
+      return "binomial-tree";
+    case BroadcastAlgorithm::kPipelinedChain:
+      return "pipelined-chain";
+  }
+  throw InternalError("internal error: unknown broadcast algorithm");
+}
+
+AllReduceAlgorithm choose_all_reduce(std::int64_t bytes, int ranks) {
+  check(bytes, ranks);
+  if (ranks <= kDirectRanks && bytes * (ranks - 1) <= kDirectBytes) {
+    return AllReduceAlgorithm::kDirect;
+  }
+  return bytes <= kLatencyBoundBytes ? AllReduceAlgorithm::kRecursiveDoubling
+                                     : AllReduceAlgorithm::kRing;
+}
+
+BroadcastAlgorithm choose_broadcast(std::int64_t bytes, int ranks) {
+  check(bytes, ranks);
+  return ranks <= 2 || bytes <= kLatencyBoundBytes ? BroadcastAlgorithm::kBinomialTree
+                                                   : BroadcastAlgorithm::kPipelinedChain;
+}
+
+CollectiveTraffic all_reduce_traffic(AllReduceAlgorithm algorithm, std::int64_t bytes, int ranks) {
+  check(bytes, ranks);
+  if (ranks == 1) {
+    return {};
+  }
+  const auto size = static_cast<double>(bytes);
+  switch (algorithm) {
+    case AllReduceAlgorithm::kDirect:
+      return {1, size * (ranks - 1)};
+    case AllReduceAlgorithm::kRecursiveDoubling: {
+      const int rounds = floor_log2(ranks);
+      const bool folded = (1 << rounds) != ranks;
+      return {rounds + (folded ? 2 : 0), size * (rounds + (folded ? 1 : 0))};
+    }
+    case AllReduceAlgorithm::kRing:
+      return {2 * (ranks - 1), 2.0 * size * (ranks - 1) / ranks};
+  }
+  throw InternalError("internal error: unknown all-reduce algorithm");
+}
+
+CollectiveTraffic ring_half_traffic(std::int64_t bytes, int ranks) {
+  check(bytes, ranks);
+  return {ranks - 1, static_cast<double>(bytes) * (ranks - 1) / ranks};
+}
+
+CollectiveTraffic broadcast_traffic(BroadcastAlgorithm algorithm, std::int64_t bytes, int ranks,
+                                    std::int64_t segment_bytes) {
+  check(bytes, ranks);
+  ensure(segment_bytes > 0, "a segment has bytes");
+  if (ranks == 1) {
+    return {};
+  }
+  const auto size = static_cast<double>(bytes);
+  switch (algorithm) {
+    case BroadcastAlgorithm::kBinomialTree:
+      return {ceil_log2(ranks), size * ceil_log2(ranks)};
+    case BroadcastAlgorithm::kPipelinedChain: {
+      const std::int64_t segments = (bytes + segment_bytes - 1) / segment_bytes;
+      return {ranks - 2 + static_cast<int>(segments), size};
+    }
+  }
+  throw InternalError("internal error: unknown broadcast algorithm");
+}
+
+CollectiveTraffic all_to_all_traffic(std::int64_t bytes, int ranks) {
+  check(bytes, ranks);
+  return {ranks > 1 ? 1 : 0, static_cast<double>(bytes) * (ranks - 1) / ranks};
+}
+
+CollectiveTraffic barrier_traffic(int ranks) {
+  check(0, ranks);
+  return {ceil_log2(ranks), 0.0};
+}
+
+}  // namespace parplan

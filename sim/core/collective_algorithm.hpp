@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace parplan {
+
+/// Which algorithm a collective runs, and what it moves. One definition for both worlds: the
+/// executor runs what these functions choose and the simulator prices the same choice. Pure
+/// functions; `ranks`
+/// >= 1, `bytes` >= 0 is the whole buffer of one rank (for all-gather the gathered, for
+/// reduce-scatter the unreduced one).
+
+enum class AllReduceAlgorithm : std::uint8_t {
+  /// Every rank sends its whole buffer to every other and adds all in rank order. One step.
+  kDirect,
+  /// log2 steps of pairwise exchange of the whole buffer. Where `ranks` is no power of two, the
+  /// ranks
+  /// beyond it first give their data to a partner and get the result back at the end (two more
+  /// steps).
+  kRecursiveDoubling,
+  /// Reduce-scatter then all-gather around a ring, in segments. 2(n-1) steps of bytes/n: the fewest
+  /// bytes any algorithm can send.
+  kRing,
+};
+
+enum class BroadcastAlgorithm : std::uint8_t {
+  kBinomialTree,    ///< ceil(log2 n) steps of the whole buffer
+  kPipelinedChain,  ///< from rank to rank in segments: bytes pass each link once
+};
+
+[[nodiscard]] std::string_view name_of(AllReduceAlgorithm algorithm);
+[[nodiscard]] std::string_view name_of(BroadcastAlgorithm algorithm);
+
+/// kDirect up to 8 ranks while a rank sends no more than kDirectBytes in all; kRecursiveDoubling up
+/// to kLatencyBoundBytes; kRing beyond. Limits measured, see the .cpp.
+[[nodiscard]] AllReduceAlgorithm choose_all_reduce(std::int64_t bytes, int ranks);
+
+/// kBinomialTree up to kLatencyBoundBytes (and always for two ranks), kPipelinedChain beyond.
+[[nodiscard]] BroadcastAlgorithm choose_broadcast(std::int64_t bytes, int ranks);
+
+/// What the busiest rank does. `steps` follow one another, each starts when the one before has
+/// arrived (what latency multiplies); `sent_bytes` is payload without headers.
+struct CollectiveTraffic {
+  int steps = 0;
+  double sent_bytes = 0.0;
+  friend bool operator==(const CollectiveTraffic&, const CollectiveTraffic&) = default;
+};
+
+/// Direct: 1 step, (n-1) bytes. Recursive doubling: log2 n steps of bytes each; with p =
+/// 2^floor(log2 n) < n: log2 p + 2 steps, (log2 p + 1) bytes. Ring: 2(n-1) steps, 2(n-1)/n bytes.
+[[nodiscard]] CollectiveTraffic all_reduce_traffic(AllReduceAlgorithm algorithm, std::int64_t bytes,
+                                                   int ranks);
+
+/// Ring: n-1 steps, (n-1)/n bytes. Holds for reduce-scatter and for all-gather.
+[[nodiscard]] CollectiveTraffic ring_half_traffic(std::int64_t bytes, int ranks);
+
+/// Binomial: d = ceil(log2 n) steps, the root sends d bytes. Chain with segments of
+/// `segment_bytes`: (n-2) + ceil(bytes/segment) steps of one segment, each rank but the last sends
+/// `bytes` once.
+[[nodiscard]] CollectiveTraffic broadcast_traffic(BroadcastAlgorithm algorithm, std::int64_t bytes,
+                                                  int ranks, std::int64_t segment_bytes);
+
+/// Every rank exchanges a block of bytes/n with each other rank, all at once: 1 step, (n-1)/n
+/// bytes.
+[[nodiscard]] CollectiveTraffic all_to_all_traffic(std::int64_t bytes, int ranks);
+
+/// Dissemination: ceil(log2 n) steps without payload. Runs beside every collective larger than
+/// kLatencyBoundBytes too, to tell when all ranks have arrived.
+[[nodiscard]] CollectiveTraffic barrier_traffic(int ranks);
+
+inline constexpr std::int64_t kDirectBytes = 32 * 1024;
+inline constexpr std::int64_t kLatencyBoundBytes = 16 * 1024;
+inline constexpr int kDirectRanks = 8;
+
+}  // namespace parplan
