@@ -23,8 +23,6 @@ std::string_view name_of(OpCode code) {
       return "linear_backward_weight";
     case OpCode::kBiasForward:
       return "bias_forward";
-    case OpCode::kBiasBackward:
-      return "bias_backward";
     case OpCode::kActivationForward:
       return "activation_forward";
     case OpCode::kActivationBackward:

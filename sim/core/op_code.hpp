@@ -18,7 +18,6 @@ enum class OpCode : std::uint8_t {
   kLinearBackwardInput,   ///< dy, w -> dx
   kLinearBackwardWeight,  ///< x, dy -> dw, [dbias]
   kBiasForward,           ///< y, bias -> y                 (in place; row-parallel, after the sum)
-  kBiasBackward,          ///< dy -> dbias
   kActivationForward,     ///< x -> y
   kActivationBackward,    ///< saved, dy -> dx              (saved: y for relu, x otherwise)
   kSwigluForward,         ///< gate, up -> y
