@@ -4,6 +4,10 @@
 #if __has_include(<catch2/catch_test_macros.hpp>)
 #include <catch2/catch_all.hpp>
 using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
 #else
 #include <catch2/catch.hpp>
+
+#include <string>
+inline auto ContainsSubstring(const std::string& text) { return Catch::Contains(text); }
 #endif

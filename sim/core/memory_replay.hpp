@@ -1,0 +1,96 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/core/offset_allocator.hpp"
+#include "sim/core/program.hpp"
+
+namespace parplan {
+
+inline constexpr std::size_t kTensorKinds = static_cast<std::size_t>(TensorKind::kWorkspace) + 1;
+
+/// Bytes of live tensors of one rank, by kind; tensor sizes as they are, without the rounding of
+/// the arena.
+struct MemoryByKind {
+  std::array<std::int64_t, kTensorKinds> bytes{};
+
+  Bytes of(TensorKind kind) const { return Bytes{bytes[static_cast<std::size_t>(kind)]}; }
+  Bytes total() const;
+  bool operator==(const MemoryByKind&) const = default;
+};
+
+/// One tensor of one microbatch.
+struct TensorInstance {
+  TensorId tensor;
+  std::int32_t microbatch = 0;
+  auto operator<=>(const TensorInstance&) const = default;
+};
+
+/// Walks through the instruction list of a rank class in list order and keeps the place of every
+/// live tensor: what the executor does, without doing it. Allocation follows list order, never
+/// time, so every rank of the class and the simulator see the same places.
+///
+/// - Parameters, gradients and moments lie in flat buffers outside the arena and are always live.
+/// - Everything else has one instance per microbatch, in an arena served by OffsetAllocator.
+/// - An operation's workspace is live while it runs, unless its `allocates` lists it: then its
+///   `frees` do, too.
+/// - Instruction::frees_before names tensors, not microbatches: the k-th mention of a tensor is the
+///   k-th microbatch among the sends of that tensor that the instruction waits for; without such a
+///   send it is the instruction's own microbatch.
+class MemoryCursor {
+ public:
+  /// `rank_class` must outlive the cursor.
+  MemoryCursor(const RankClass& rank_class, DType precision);
+
+  /// What an instruction does before it starts: frees_before, then allocates.
+  void begin(const Instruction& instruction);
+  /// Before and after an operation of a kRun instruction.
+  void begin(const Operation& operation, std::int32_t microbatch);
+  void end(const Operation& operation, std::int32_t microbatch);
+
+  /// Whether the tensor lives in a flat buffer.
+  bool is_flat(TensorId tensor) const;
+  /// Place in the arena of a live instance; InternalError naming it when it is not live.
+  std::int64_t offset(TensorInstance instance) const;
+
+  const MemoryByKind& live() const { return live_; }
+  /// Live instances outside the flat buffers.
+  std::size_t live_instances() const { return places_.size(); }
+  Bytes arena() const { return allocator_.extent(); }
+
+ private:
+  void allocate(TensorInstance instance);
+  void release(TensorInstance instance);
+  std::vector<TensorInstance> freed_before(const Instruction& instruction) const;
+
+  const RankClass& rank_class_;
+  OffsetAllocator allocator_;
+  std::unordered_map<std::uint64_t, std::int64_t> places_;
+  MemoryByKind live_;
+};
+
+/// Memory while something runs: after its allocations, before its frees.
+struct MemoryPoint {
+  std::int32_t instruction = 0;
+  std::int32_t operation = -1;  ///< index into the body; -1: the instruction as a whole
+  MemoryByKind live;
+};
+
+struct MemoryReplay {
+  Bytes flat;         ///< parameters, gradients and both moments
+  Bytes arena;        ///< address range that everything else needs
+  MemoryByKind peak;  ///< at the first moment at which the total is largest
+  std::size_t peak_point = 0;
+  /// In list order: one point per instruction that is not kRun, one per operation of a kRun.
+  std::vector<MemoryPoint> points;
+};
+
+/// One training step of a rank class. InternalError when the list uses a tensor that is not live,
+/// allocates a live one, or leaves one behind: no lowered program does.
+MemoryReplay replay_memory(const RankClass& rank_class, DType precision);
+
+}  // namespace parplan
