@@ -66,7 +66,7 @@ CollectiveTraffic all_reduce_traffic(AllReduceAlgorithm algorithm, std::int64_t 
       return {1, size * (ranks - 1)};
     case AllReduceAlgorithm::kRecursiveDoubling: {
       const int rounds = floor_log2(ranks);
-      const bool folded = (1 << rounds) != ranks;
+      const bool folded = !std::has_single_bit(static_cast<unsigned>(ranks));
       return {rounds + (folded ? 2 : 0), size * (rounds + (folded ? 1 : 0))};
     }
     case AllReduceAlgorithm::kRing:
