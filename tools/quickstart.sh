@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# From nothing to a report: installs what is missing, builds the program, measures this machine, plans the training of a
+# transformer for it, predicts the plan, really trains it on ranks of this machine, compares, refits the cost model, and
+# predicts again. Prints where the report is.
+#
+#   tools/quickstart.sh [--no-install] [--steps N] [--output FOLDER]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+install=1
+steps=4
+output=build/quickstart
+while (($#)); do
+  case $1 in
+    --no-install) install=0 ;;
+    --steps) steps=${2:?--steps needs a number}; shift ;;
+    --output) output=${2:?--output needs a folder}; shift ;;
+    -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    *) echo "quickstart.sh: unknown argument '$1'" >&2; exit 2 ;;
+  esac
+  shift
+done
+if ((install)); then tools/install_packages.sh run; fi
+
+say() { printf '\n== %s\n' "$*"; }
+run() {  # runs parplan with the arguments, after printing the line that does the same by hand
+  printf '\n$ build/release/bin/parplan %s\n' "$*"
+  build/release/bin/parplan "$@"
+}
+
+say "building build/release/bin/parplan"
+cmake --preset release -DPARPLAN_BUILD_TESTS=OFF -DPARPLAN_BUILD_BENCHMARKS=OFF
+cmake --build --preset release --parallel "$(nproc)"
+mkdir -p "$output"
+
+say "measuring this machine (about a minute)"
+run profile -o "$output/machine.json"
+
+say "which layout? (an 8-layer transformer of width 512, 32 sequences of 128 tokens a step)"
+run recommend --model seed-transformer --cluster "$output/machine.json" --global-batch 32 --sequence 128 \
+  --top 5 -o "$output/plan.json"
+
+say "what will it do?"
+run simulate "$output/plan.json" --trace "$output/predicted.json"
+
+say "what does it really do? ($steps steps of training)"
+run execute "$output/plan.json" --steps "$steps" --trace "$output/measured.json"
+
+say "how far apart are the two, and why?"
+run compare "$output/predicted.json" "$output/measured.json" --html "$output/before_calibration.html"
+
+say "refitting the cost model, and predicting again"
+run calibrate --cluster "$output/machine.json" "$output/measured.json" -o "$output/calibrated.json"
+run simulate "$output/plan.json" --cluster "$output/calibrated.json" --trace "$output/predicted_calibrated.json"
+run compare "$output/predicted_calibrated.json" "$output/measured.json" --html "$output/report.html"
+
+say "done"
+echo "The report, with the timelines of prediction and measurement, errors, memory and the plan:"
+echo "  before calibration: $(realpath "$output/before_calibration.html")"
+echo "  after:              $(realpath "$output/report.html")"
+echo "The traces ($output/*.json) open in https://ui.perfetto.dev."
