@@ -181,11 +181,12 @@ int in_flight_microbatches(const std::vector<ScheduleStep>& order) {
   return most;
 }
 
-std::optional<std::string> schedule_problem(const ScheduleTable& table) {
+namespace {
+
+std::optional<std::string> defect(const ScheduleTable& table, Positions& positions) {
   if (table.empty()) return "the schedule has no stage.";
   const auto microbatches = sequence(table[0], StepKind::kForward).size();
   if (microbatches == 0) return "stage 0 has no forward.";
-  Positions positions;
   for (std::size_t stage = 0; stage < table.size(); ++stage) {
     if (auto problem = read_stage(table[stage], stage, microbatches, positions)) return problem;
   }
@@ -196,6 +197,19 @@ std::optional<std::string> schedule_problem(const ScheduleTable& table) {
              (kind == StepKind::kForward ? "forwards" : "backwards") + " in different orders.";
     }
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> schedule_defect(const ScheduleTable& table) {
+  Positions positions;
+  return defect(table, positions);
+}
+
+std::optional<std::string> schedule_problem(const ScheduleTable& table) {
+  Positions positions;
+  if (auto problem = defect(table, positions)) return problem;
   return BlockingRun(table, positions).problem();
 }
 

@@ -44,18 +44,20 @@ using ScheduleTable = std::vector<std::vector<ScheduleStep>>;
 /// 1f1b.
 [[nodiscard]] int in_flight_microbatches(const std::vector<ScheduleStep>& order);
 
-/// Why `table` cannot be run, as one sentence for the user, or nothing if it can. Checked:
+/// What makes `table` no schedule at all, as one sentence for the user, or nothing. Checked:
 /// - every stage runs each of the microbatches 0..m-1 once forward and, later, once backward, where
 /// m
 ///   is the number of forwards of stage 0;
 /// - neighbouring stages run the forwards in the same order, and the backwards too: between two
-/// stages a
-///   message carries no name, only its place in the sequence;
-/// - no deadlock when every transfer blocks both sides (rendezvous). Between two of its steps a
-/// stage
-///   posts the send of what it just made together with the receive of what it needs next, and goes
-///   on when both are done. (Posting them one after the other deadlocks in the steady state of
-///   1f1b, where neighbours send to each other at the same time.)
+/// stages
+///   a message carries no name, only its place in the sequence.
+[[nodiscard]] std::optional<std::string> schedule_defect(const ScheduleTable& table);
+
+/// Why `table` cannot be run, as one sentence for the user, or nothing if it can:
+/// schedule_defect(), or a deadlock when every transfer blocks both sides (rendezvous). Between two
+/// of its steps a stage posts the send of what it just made together with the receive of what it
+/// needs next, and goes on when both are done. (Posting them one after the other deadlocks in the
+/// steady state of 1f1b, where neighbours send to each other at the same time.)
 [[nodiscard]] std::optional<std::string> schedule_problem(const ScheduleTable& table);
 
 }  // namespace parplan

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/core/pipeline_schedule.hpp"
+#include "sim/task_graph.hpp"
+
+namespace parplan::sim {
+
+/// How a transfer between stages holds up the two stages.
+enum class TransferMode : std::uint8_t {
+  kEager,      ///< leaves when the sender has sent it; nobody waits but the step that needs it
+  kRendezvous  ///< starts when both stages have come to it; the sender goes on only when it is over
+};
+
+/// Durations of a pipeline of p stages, picoseconds >= 0; the same for every microbatch. Boundary i
+/// lies between stage i and i + 1: activations cross it upwards, gradients downwards, each
+/// direction one transfer at a time in the order of sending.
+struct PipelineTimes {
+  std::vector<std::int64_t> forward_ps, backward_ps;                       // [p]
+  std::vector<std::int64_t> activation_transfer_ps, gradient_transfer_ps;  // [p - 1]
+  /// Time that a transfer takes from the compute stream of the sending stage right after the step
+  /// whose result it carries, and of the receiving stage right before the step that uses it. [p -
+  /// 1] or empty for none.
+  std::vector<std::int64_t> activation_send_ps, activation_receive_ps;
+  std::vector<std::int64_t> gradient_send_ps, gradient_receive_ps;
+
+  [[nodiscard]] std::size_t stages() const { return forward_ps.size(); }
+};
+
+/// Throws InternalError unless `times` has the array sizes above for `stages` and no negative
+/// entry.
+void check_pipeline_times(const PipelineTimes& times, std::size_t stages);
+
+/// What a task of a pipeline graph stands for. `stage` is where it runs; of a transfer, the sender.
+struct PipelineTask {
+  enum class Part : std::uint8_t { kReceive, kCompute, kSend, kTransfer };
+  Part part = Part::kCompute;
+  ScheduleStep step;
+  int stage = 0;
+  friend bool operator==(const PipelineTask&, const PipelineTask&) = default;
+};
+
+/// "forward of microbatch 3 on stage 1", "transfer of the backward of microbatch 0 from stage 2".
+[[nodiscard]] std::string describe(const PipelineTask& task);
+
+/// One step of a pipeline as a task graph. Resources: the p compute streams, then the p - 1
+/// boundaries upwards, then the p - 1 downwards.
+///
+/// On a stage's compute stream each step is [receive] compute [send]. An eager transfer waits for
+/// its send; the receive waits for the transfer. A rendezvous transfer waits also for all that its
+/// receiver has to do before that receive, and the sender's next step waits for the transfer:
+/// between two steps a stage posts what it sends and what it needs together, as schedule_problem()
+/// assumes.
+struct PipelineGraph {
+  TaskGraph graph;
+  std::vector<PipelineTask> tasks;  ///< by task
+  std::size_t stages = 0;
+  bool stream_parts = false;
+};
+
+/// Builds the graph of `table`. `stream_parts` makes tasks of the send and receive parts; without
+/// it the times must have none. Throws InputError with schedule_defect(), or with the tasks' names
+/// if the table deadlocks in this mode.
+[[nodiscard]] PipelineGraph build_pipeline_graph(const ScheduleTable& table, TransferMode mode,
+                                                 bool stream_parts);
+
+/// The durations of the graph's tasks in task order.
+[[nodiscard]] std::vector<std::int64_t> pipeline_durations_ps(const PipelineGraph& pipeline,
+                                                              const PipelineTimes& times);
+
+}  // namespace parplan::sim
