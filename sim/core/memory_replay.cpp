@@ -56,7 +56,7 @@ bool MemoryCursor::is_flat(TensorId tensor) const {
 }
 
 void MemoryCursor::begin(const Instruction& instruction) {
-  for (const TensorInstance& instance : freed_before(instruction)) release(instance);
+  for (const TensorInstance& instance : instruction.frees_before) release(instance);
   for (const TensorId tensor : instruction.allocates) allocate({tensor, instruction.microbatch});
 }
 
@@ -97,24 +97,6 @@ void MemoryCursor::release(TensorInstance instance) {
   allocator_.release(offset(instance), tensor.bytes());
   places_.erase(packed(instance));
   live_.bytes[static_cast<std::size_t>(tensor.kind)] -= tensor.bytes().value;
-}
-
-std::vector<TensorInstance> MemoryCursor::freed_before(const Instruction& instruction) const {
-  std::vector<TensorInstance> freed;
-  for (const TensorId tensor : instruction.frees_before) {
-    TensorInstance instance{tensor, instruction.microbatch};
-    for (const std::uint32_t wait : instruction.waits) {
-      const Instruction& sent = rank_class_.instructions.at(wait);
-      const TensorInstance candidate{tensor, sent.microbatch};
-      if (sent.kind == InstructionKind::kSend && sent.tensor == tensor &&
-          std::find(freed.begin(), freed.end(), candidate) == freed.end()) {
-        instance = candidate;
-        break;
-      }
-    }
-    freed.push_back(instance);
-  }
-  return freed;
 }
 
 namespace {

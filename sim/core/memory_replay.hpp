@@ -23,13 +23,6 @@ struct MemoryByKind {
   bool operator==(const MemoryByKind&) const = default;
 };
 
-/// One tensor of one microbatch.
-struct TensorInstance {
-  TensorId tensor;
-  std::int32_t microbatch = 0;
-  auto operator<=>(const TensorInstance&) const = default;
-};
-
 /// Walks through the instruction list of a rank class in list order and keeps the place of every
 /// live tensor: what the executor does, without doing it. Allocation follows list order, never
 /// time, so every rank of the class and the simulator see the same places.
@@ -38,9 +31,6 @@ struct TensorInstance {
 /// - Everything else has one instance per microbatch, in an arena served by OffsetAllocator.
 /// - An operation's workspace is live while it runs, unless its `allocates` lists it: then its
 ///   `frees` do, too.
-/// - Instruction::frees_before names tensors, not microbatches: the k-th mention of a tensor is the
-///   k-th microbatch among the sends of that tensor that the instruction waits for; without such a
-///   send it is the instruction's own microbatch.
 class MemoryCursor {
  public:
   /// `rank_class` must outlive the cursor.
@@ -65,7 +55,6 @@ class MemoryCursor {
  private:
   void allocate(TensorInstance instance);
   void release(TensorInstance instance);
-  std::vector<TensorInstance> freed_before(const Instruction& instruction) const;
 
   const RankClass& rank_class_;
   OffsetAllocator allocator_;

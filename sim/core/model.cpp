@@ -126,9 +126,21 @@ class OpChecker {
     elementwise(1);
     probability(body.dropout);
   }
-  void check_body(const SwigluOp&) const { elementwise(2); }
+  void check_body(const SwigluOp&) const {
+    elementwise(2);
+    distinct_inputs();
+  }
+  /// Backward writes one gradient per input in one pass, which needs different inputs.
+  void distinct_inputs() const {
+    for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        require(op_.inputs[i] != op_.inputs[j], "'" + input(i).name + "' is given twice");
+      }
+    }
+  }
   void check_body(const ResidualOp& body) const {
     elementwise(2);
+    distinct_inputs();
     probability(body.dropout);
   }
   void check_body(const DropoutOp& body) const {
@@ -152,6 +164,7 @@ class OpChecker {
   }
   void check_body(const AttentionOp& body) const {
     counts(3, 0, 0);
+    distinct_inputs();
     for (std::size_t i = 0; i < 3; ++i) real_input(i);
     require(
         body.heads > 0 && body.kv_heads > 0 && body.head_dim > 0 && body.heads % body.kv_heads == 0,

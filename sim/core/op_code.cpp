@@ -7,6 +7,8 @@ namespace parplan {
 
 std::string_view name_of(OpCode code) {
   switch (code) {
+    case OpCode::kLoadInput:
+      return "load_input";
     case OpCode::kEmbeddingForward:
       return "embedding_forward";
     case OpCode::kEmbeddingBackward:

@@ -10,6 +10,7 @@ namespace parplan {
 /// What a device executes: the operation level of a Program. Operand order is fixed per code and
 /// listed here as (inputs -> outputs); [x] is optional. All matrices are row-major, rows x columns.
 enum class OpCode : std::uint8_t {
+  kLoadInput,             ///< -> tokens, features, classes or targets of the microbatch
   kEmbeddingForward,      ///< tokens, table -> y           (ids outside the local rows give 0)
   kEmbeddingBackward,     ///< tokens, dy -> dtable
   kPositionForward,       ///< x, table -> y

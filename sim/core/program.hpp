@@ -41,9 +41,9 @@ struct Tensor {
   Sharding sharding = Sharding::kReplicated;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::optional<ValueId> value;          ///< the model value it holds (or the gradient of)
-  std::optional<ParameterId> parameter;  ///< parameter or gradient
-  std::int64_t flat_offset = 0;          ///< parameter, gradient: first element in the flat buffer
+  std::optional<ValueId> value{};          ///< the model value it holds (or the gradient of)
+  std::optional<ParameterId> parameter{};  ///< parameter or gradient
+  std::int64_t flat_offset = 0;  ///< parameter, gradient: first element in the flat buffer
 
   std::int64_t elements() const { return rows * columns; }
   Bytes bytes() const { return Bytes{elements() * bytes_of(dtype)}; }
@@ -103,6 +103,13 @@ enum class Stream : std::uint8_t {
 };
 std::string_view name_of(Stream stream);
 
+/// One tensor of one microbatch.
+struct TensorInstance {
+  TensorId tensor;
+  std::int32_t microbatch = 0;
+  auto operator<=>(const TensorInstance&) const = default;
+};
+
 /// One step of a rank's list. Instructions are issued in list order. Communication starts when
 /// issued and runs beside what follows; an instruction starts after all it `waits` for are
 /// complete.
@@ -120,11 +127,10 @@ struct Instruction {
   std::int64_t flat_begin = 0;  ///< kReduce, kReduceTied, kOptimizer: elements
   std::int64_t flat_end = 0;
   std::vector<std::int32_t> group_positions;  ///< kReduceTied
-  Bytes bytes;                       ///< payload of communication, traffic of the optimizer
-  std::vector<std::uint32_t> waits;  ///< earlier communication of this list, by index
-  std::vector<TensorId>
-      frees_before;                 ///< after the waits, before it starts (buffers of sends done)
-  std::vector<TensorId> allocates;  ///< kReceive: its buffer
+  Bytes bytes;                               ///< payload of communication, traffic of the optimizer
+  std::vector<std::uint32_t> waits;          ///< earlier communication of this list, by index
+  std::vector<TensorInstance> frees_before;  ///< after the waits, before it starts
+  std::vector<TensorId> allocates;           ///< kReceive: its buffer
 };
 
 /// A parameter's shard on the ranks of a class. Rows past the logical ones are padding: zero, never

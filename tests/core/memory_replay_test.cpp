@@ -82,7 +82,7 @@ TEST_CASE("replay reports memory by kind at every operation", "[core]") {
   CHECK(replay.arena == Bytes{896 + 256});
 }
 
-TEST_CASE("a send's buffer is freed for the microbatch of the send that was waited for", "[core]") {
+TEST_CASE("an instruction frees the instances that it names before it starts", "[core]") {
   RankClass rank_class;
   const TensorId sent = add_tensor(rank_class, TensorKind::kActivation, 16);
   rank_class.bodies.push_back({BodyKind::kForward, 0, {operation({}, {sent}, {sent}, {})}});
@@ -97,11 +97,11 @@ TEST_CASE("a send's buffer is freed for the microbatch of the send that was wait
   rank_class.instructions = {run_body(0, 0, 1), send(0),           run_body(0, 1, 1),
                              send(1),           run_body(0, 2, 1), send(2)};
   rank_class.instructions[4].waits = {1};
-  rank_class.instructions[4].frees_before = {sent};
+  rank_class.instructions[4].frees_before = {{sent, 0}};
   Instruction last;
   last.kind = InstructionKind::kOptimizer;
   last.waits = {3, 5};
-  last.frees_before = {sent, sent};
+  last.frees_before = {{sent, 1}, {sent, 2}};
   rank_class.instructions.push_back(last);
 
   MemoryCursor cursor(rank_class, DType::kFloat32);

@@ -1,0 +1,268 @@
+#include "sim/core/layout.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <set>
+
+#include "sim/core/error.hpp"
+#include "sim/core/sharding.hpp"
+
+namespace parplan {
+namespace {
+
+constexpr std::string_view kForm =
+    "a layout looks like dp=2,tp=2,pp=2,schedule=1f1b,microbatches=8,stages=5+6 or "
+    "mp=2,devices=0+0+1";
+
+std::vector<std::string_view> split_text(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+int parse_count(std::string_view item, std::string_view text, int least) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < least) {
+    throw InputError("layout: '" + std::string(item) + "=" + std::string(text) +
+                     "' needs an integer >= " + std::to_string(least) + "; " + std::string(kForm));
+  }
+  return value;
+}
+
+std::vector<int> parse_counts(std::string_view item, std::string_view text, int least) {
+  std::vector<int> counts;
+  for (const std::string_view part : split_text(text, '+')) {
+    counts.push_back(parse_count(item, part, least));
+  }
+  return counts;
+}
+
+void parse_item(std::string_view item, std::string_view text, Layout& layout) {
+  if (item == "dp") {
+    layout.dp = parse_count(item, text, 1);
+  } else if (item == "tp") {
+    layout.tp = parse_count(item, text, 1);
+  } else if (item == "pp") {
+    layout.pp = parse_count(item, text, 1);
+  } else if (item == "mp") {
+    layout.mp = parse_count(item, text, 1);
+  } else if (item == "microbatches") {
+    layout.microbatches = parse_count(item, text, 1);
+  } else if (item == "stages") {
+    layout.stage_layers = parse_counts(item, text, 1);
+  } else if (item == "devices") {
+    layout.layer_devices = parse_counts(item, text, 0);
+  } else if (item == "schedule") {
+    const auto schedule = parse_pipeline_schedule(text);
+    if (!schedule) {
+      throw InputError("layout: unknown schedule '" + std::string(text) + "'; use gpipe or 1f1b");
+    }
+    layout.schedule = *schedule;
+  } else {
+    throw InputError("layout: unknown item '" + std::string(item) +
+                     "'; known are dp, tp, pp, mp, schedule, microbatches, stages, devices; " +
+                     std::string(kForm));
+  }
+}
+
+std::string join(const std::vector<int>& counts) {
+  std::string text;
+  for (const int c : counts) text += (text.empty() ? "" : "+") + std::to_string(c);
+  return text;
+}
+
+/// The divisors of `n` nearest to `wanted`, as words.
+std::string nearest_divisors(std::int64_t n, std::int64_t wanted) {
+  std::int64_t below = 1;
+  std::int64_t above = n;
+  for (std::int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0) continue;
+    for (const std::int64_t divisor : {d, n / d}) {
+      if (divisor <= wanted) below = std::max(below, divisor);
+      if (divisor >= wanted) above = std::min(above, divisor);
+    }
+  }
+  return below == above ? std::to_string(below)
+                        : std::to_string(below) + " or " + std::to_string(above);
+}
+
+class LayoutChecker {
+ public:
+  LayoutChecker(const Model& model, const Workload& workload, const Layout& layout)
+      : model_(model), workload_(workload), layout_(layout) {}
+
+  std::vector<Refusal> run() {
+    if (layout_.dp < 1 || layout_.tp < 1 || layout_.pp < 1 || layout_.mp < 1 ||
+        layout_.microbatches < 1) {
+      refuse("dp, tp, pp, mp and microbatches must be at least 1", "set them to 1 or more");
+      return refusals_;
+    }
+    check_axes();
+    check_batch();
+    check_placement();
+    check_tensor();
+    check_positions();
+    return refusals_;
+  }
+
+ private:
+  void refuse(std::string reason, std::string suggestion) {
+    refusals_.push_back({std::move(reason), std::move(suggestion)});
+  }
+
+  void check_axes() {
+    if (layout_.pp > 1 && layout_.mp > 1) {
+      refuse("pp=" + std::to_string(layout_.pp) + " and mp=" + std::to_string(layout_.mp) +
+                 " exclude each other: both place layers on devices",
+             "keep one of pp and mp");
+    }
+    if (layout_.mp > 1 && layout_.microbatches > 1) {
+      refuse("model parallelism (mp) runs the whole batch at once, microbatches=" +
+                 std::to_string(layout_.microbatches) + " needs a pipeline",
+             "microbatches=1, or pp=" + std::to_string(layout_.mp) + " instead of mp");
+    }
+    if (layout_.microbatches > 65535) {
+      refuse("more than 65535 microbatches", "raise the microbatch size");
+    }
+    if (layout_.positions() > 1023) refuse("more than 1023 stages or devices", "pp <= 1023");
+  }
+
+  void check_batch() {
+    const std::int64_t batch = workload_.global_batch;
+    if (batch % layout_.dp != 0) {
+      refuse("global batch " + std::to_string(batch) +
+                 " does not divide by dp=" + std::to_string(layout_.dp),
+             "dp=" + nearest_divisors(batch, layout_.dp));
+      return;
+    }
+    const std::int64_t per_replica = batch / layout_.dp;
+    if (per_replica % layout_.microbatches != 0) {
+      refuse("the replica's batch " + std::to_string(per_replica) + " does not divide into " +
+                 std::to_string(layout_.microbatches) + " microbatches",
+             "microbatches=" + nearest_divisors(per_replica, layout_.microbatches));
+    }
+  }
+
+  void check_placement() {
+    const int layers = static_cast<int>(model_.layers.size());
+    const int positions = layout_.positions();
+    if (positions > layers) {
+      refuse(std::to_string(positions) + " stages or devices for " + std::to_string(layers) +
+                 " layers: some would be empty",
+             "at most " + std::to_string(layers));
+    }
+    if (!layout_.stage_layers.empty()) check_stages(layers);
+    if (!layout_.layer_devices.empty()) check_devices(layers);
+  }
+
+  void check_stages(int layers) {
+    const auto& stages = layout_.stage_layers;
+    if (static_cast<int>(stages.size()) != layout_.pp) {
+      refuse("stages=" + join(stages) + " lists " + std::to_string(stages.size()) +
+                 " stages, pp is " + std::to_string(layout_.pp),
+             "list one count per stage");
+    }
+    const int sum = std::accumulate(stages.begin(), stages.end(), 0);
+    if (sum != layers) {
+      refuse("stages=" + join(stages) + " places " + std::to_string(sum) +
+                 " layers, the model has " + std::to_string(layers),
+             "counts that sum to " + std::to_string(layers));
+    }
+    if (std::any_of(stages.begin(), stages.end(), [](int n) { return n < 1; })) {
+      refuse("a stage without layers", "at least one layer per stage");
+    }
+  }
+
+  void check_devices(int layers) {
+    const auto& devices = layout_.layer_devices;
+    if (static_cast<int>(devices.size()) != layers) {
+      refuse("devices lists " + std::to_string(devices.size()) + " layers, the model has " +
+                 std::to_string(layers),
+             "one device per layer");
+    }
+    const std::set<int> used(devices.begin(), devices.end());
+    if (*used.begin() < 0 || *used.rbegin() >= layout_.mp ||
+        static_cast<int>(used.size()) != layout_.mp) {
+      refuse("devices=" + join(devices) + " must use each of 0.." + std::to_string(layout_.mp - 1),
+             "give every device at least one layer");
+    }
+  }
+
+  void check_tensor() {
+    std::vector<std::string> problems;
+    const TensorSharding sharding(model_, layout_.tp, problems);
+    for (std::string& problem : problems) {
+      refuse(std::move(problem), "a tp that divides it (tp=1 always works)");
+    }
+  }
+
+  void check_positions() {
+    for (const Op& op : model_.ops) {
+      const auto* table = std::get_if<PositionEmbeddingOp>(&op.body);
+      if (table == nullptr) continue;
+      const bool source = model_.value(op.output).positions == Positions::kSource;
+      const std::int64_t length = source ? workload_.source_sequence : workload_.sequence;
+      if (length > table->max_positions) {
+        refuse("sequence " + std::to_string(length) + " is longer than the model's " +
+                   std::to_string(table->max_positions) + " learned positions",
+               "--sequence " + std::to_string(table->max_positions) + " or less");
+      }
+    }
+  }
+
+  const Model& model_;
+  const Workload& workload_;
+  const Layout& layout_;
+  std::vector<Refusal> refusals_;
+};
+
+}  // namespace
+
+Layout parse_layout(std::string_view text) {
+  Layout layout;
+  if (text == "single") return layout;
+  std::set<std::string_view> seen;
+  for (const std::string_view part : split_text(text, ',')) {
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos) {
+      throw InputError("layout: '" + std::string(part) + "' has no '='; " + std::string(kForm));
+    }
+    const std::string_view item = part.substr(0, equals);
+    if (!seen.insert(item).second) {
+      throw InputError("layout: '" + std::string(item) + "' is given twice");
+    }
+    parse_item(item, part.substr(equals + 1), layout);
+  }
+  return layout;
+}
+
+std::string to_string(const Layout& layout) {
+  std::string text;
+  const auto add = [&text](const std::string& item) { text += (text.empty() ? "" : ",") + item; };
+  if (layout.dp > 1) add("dp=" + std::to_string(layout.dp));
+  if (layout.tp > 1) add("tp=" + std::to_string(layout.tp));
+  if (layout.pp > 1) add("pp=" + std::to_string(layout.pp));
+  if (layout.mp > 1) add("mp=" + std::to_string(layout.mp));
+  if (layout.pp > 1 || layout.microbatches > 1) {
+    add("schedule=" + std::string(pipeline_schedule_name(layout.schedule)));
+    add("microbatches=" + std::to_string(layout.microbatches));
+  }
+  if (layout.pp > 1 && !layout.stage_layers.empty()) add("stages=" + join(layout.stage_layers));
+  if (layout.mp > 1 && !layout.layer_devices.empty()) {
+    add("devices=" + join(layout.layer_devices));
+  }
+  return text.empty() ? "single" : text;
+}
+
+std::vector<Refusal> check_layout(const Model& model, const Workload& workload,
+                                  const Layout& layout) {
+  return LayoutChecker(model, workload, layout).run();
+}
+
+}  // namespace parplan
