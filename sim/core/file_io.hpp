@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace parplan {
+
+inline constexpr std::uintmax_t kTextFileLimitBytes = std::uintmax_t{1} << 30;
+
+/// The whole content of `path`, byte for byte. Pipes and devices are read to their end.
+/// Throws InputError that names the path when it is missing, a directory, not readable, or holds
+/// more than `limit_bytes`.
+[[nodiscard]] std::string read_text_file(const std::filesystem::path& path,
+                                         std::uintmax_t limit_bytes = kTextFileLimitBytes);
+
+/// Makes `content` the content of `path`: a reader sees the old file or the new one, never a part,
+/// also after a crash (temporary file in the same directory, fsync, rename). Keeps the permission
+/// bits of a file that is there and follows symbolic links. Pipes and devices (/dev/stdout) cannot
+/// be replaced and are written in place.
+/// Throws InputError that names the path; then the old content stands and no temporary is left.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+}  // namespace parplan

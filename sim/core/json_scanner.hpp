@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace parplan {
+
+/// Arrays and objects inside one another; more is refused, so that no file exhausts the stack.
+inline constexpr std::size_t kMaxJsonDepth = 200;
+
+/// A way from the root of a document: member names and array indices.
+using JsonPath = std::vector<std::variant<std::string, std::size_t>>;
+
+/// "$.layers[3].heads"; names that are no identifiers are shown as $["my name"].
+[[nodiscard]] std::string path_text(const JsonPath& path);
+
+/// Where a value stands, in bytes from the beginning of the text.
+struct JsonSpan {
+  std::size_t key = 0;    ///< its member name's opening quote; equals `begin` without a name
+  std::size_t begin = 0;  ///< its first byte
+  std::size_t end = 0;    ///< one past its last byte
+};
+
+/// Finds the value at `path` in a text that is valid JSON and has that path. Scans from the
+/// beginning: for error messages only.
+[[nodiscard]] JsonSpan locate(std::string_view text, const JsonPath& path);
+
+/// The first thing that keeps a text from being strict JSON.
+struct JsonFault {
+  std::size_t offset = 0;  ///< bytes from the beginning of the text
+  std::string message;     ///< "expected ',' or '}' after the value of 'tp', found '12'"
+};
+
+/// The first violation of RFC 8259 or of our own rules (no name twice in one object, at most
+/// kMaxJsonDepth levels, numbers within the range of a double); nothing if there is none.
+[[nodiscard]] std::optional<JsonFault> find_fault(std::string_view text);
+
+/// Both from 1; a column is a code point, not a byte. An offset past the end is the end.
+struct TextPosition {
+  std::size_t line = 1;
+  std::size_t column = 1;
+};
+[[nodiscard]] TextPosition position_of(std::string_view text, std::size_t offset);
+
+/// `text` for a message: at most `most_bytes`, cut between code points and then ended by "...".
+[[nodiscard]] std::string shortened(std::string_view text, std::size_t most_bytes);
+
+}  // namespace parplan
