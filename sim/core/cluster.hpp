@@ -9,6 +9,7 @@
 
 #include "sim/core/dtype.hpp"
 #include "sim/core/op_code.hpp"
+#include "sim/core/op_variant.hpp"
 #include "sim/core/units.hpp"
 
 namespace parplan {
@@ -18,6 +19,7 @@ struct OperationSample {
   OpCode code{};
   DType dtype = DType::kFloat32;
   OpShape shape;
+  OpVariant variant;
   Seconds median;
   double relative_spread = 0.0;  ///< (p90 - p10) / median over the repetitions
   bool operator==(const OperationSample&) const = default;
@@ -27,9 +29,10 @@ struct OperationSample {
 struct TransferSample {
   CollectiveKind kind{};
   int ranks = 2;
-  Bytes bytes;     ///< payload as nccl-tests count it
-  Seconds median;  ///< wall time with nothing else running
-  Seconds cpu;     ///< time of it that the ranks' own cores spend (per rank)
+  Bytes bytes;       ///< payload as nccl-tests count it
+  Seconds median;    ///< wall time with nothing else running
+  Seconds cpu;       ///< of it spent by the rank's own core; send_receive: by the receiver's
+  Seconds peer_cpu;  ///< send_receive: by the sender's core; 0 for collectives
   double relative_spread = 0.0;
   bool operator==(const TransferSample&) const = default;
 };
@@ -54,10 +57,10 @@ struct LinkSpec {
   std::string name;
   Seconds latency;
   BytesPerSecond bandwidth;
-  /// Seconds of a rank's own core per byte sent plus received: shared-memory transports copy with
-  /// the core that should compute, so this part can never hide behind computation.
-  double cpu_s_per_byte = 0.0;
-  Seconds cpu_per_message;
+  /// Seconds of a core per byte sent or received: transports that copy take the core that should
+  /// compute, so this part can never hide behind computation.
+  double send_cpu_s_per_byte = 0.0;
+  double receive_cpu_s_per_byte = 0.0;
   /// Both directions share `bandwidth` (a loopback bus); otherwise each direction has it.
   bool half_duplex = false;
   /// One medium for all ranks of a node; otherwise each pair has its own.
