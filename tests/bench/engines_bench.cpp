@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/event_queue.hpp"
 #include "sim/longest_path.hpp"
 #include "sim/pipeline_graph.hpp"
 
@@ -26,23 +27,43 @@ PipelineTimes even_times(std::size_t stages, bool parts) {
   return times;
 }
 
-void longest_path_1f1b(benchmark::State& state) {
-  const auto stages = static_cast<int>(state.range(0));
-  const auto microbatches = static_cast<int>(state.range(1));
+/// state: stages, microbatches, rendezvous with send and receive parts or plain eager transfers.
+PipelineGraph graph_of(const benchmark::State& state) {
   const bool parts = state.range(2) != 0;
-  const auto pipeline = build_pipeline_graph(
-      schedule_table(PipelineSchedule::kOneForwardOneBackward, stages, microbatches),
+  return build_pipeline_graph(
+      schedule_table(PipelineSchedule::kOneForwardOneBackward, static_cast<int>(state.range(0)),
+                     static_cast<int>(state.range(1))),
       parts ? TransferMode::kRendezvous : TransferMode::kEager, parts);
-  const auto durations = pipeline_durations_ps(pipeline, even_times(pipeline.stages, parts));
+}
+
+void report_tasks(benchmark::State& state, const TaskGraph& graph) {
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(graph.task_count()));
+  state.counters["inputs/task"] =
+      static_cast<double>(graph.input_tasks().size()) / static_cast<double>(graph.task_count());
+}
+
+void longest_path_1f1b(benchmark::State& state) {
+  const auto pipeline = graph_of(state);
+  const auto durations =
+      pipeline_durations_ps(pipeline, even_times(pipeline.stages, pipeline.stream_parts));
   std::vector<std::int64_t> finish(pipeline.graph.task_count());
   for (auto _ : state) {
     benchmark::DoNotOptimize(longest_path(pipeline.graph, durations, finish));
   }
-  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(finish.size()));
-  state.counters["inputs/task"] =
-      static_cast<double>(pipeline.graph.input_tasks().size()) / static_cast<double>(finish.size());
+  report_tasks(state, pipeline.graph);
 }
 BENCHMARK(longest_path_1f1b)->Args({64, 2048, 0})->Args({64, 2048, 1})->Args({8, 512, 0});
+
+void event_queue_1f1b(benchmark::State& state) {
+  const auto pipeline = graph_of(state);
+  const auto durations =
+      pipeline_durations_ps(pipeline, even_times(pipeline.stages, pipeline.stream_parts));
+  std::vector<std::int64_t> start(pipeline.graph.task_count()), finish(start.size());
+  EventQueue queue(pipeline.graph);
+  for (auto _ : state) benchmark::DoNotOptimize(queue.run(durations, start, finish));
+  report_tasks(state, pipeline.graph);
+}
+BENCHMARK(event_queue_1f1b)->Args({64, 2048, 0})->Args({64, 2048, 1})->Args({8, 512, 0});
 
 }  // namespace
 
