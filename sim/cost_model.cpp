@@ -1,0 +1,191 @@
+#include "sim/cost_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/core/collective_algorithm.hpp"
+#include "sim/core/op_work.hpp"
+
+namespace parplan::sim {
+namespace {
+
+double log_of(std::int64_t n) {
+  return std::log(static_cast<double>(std::max<std::int64_t>(n, 1)));
+}
+
+bool is_product(OpCode code) {
+  switch (code) {
+    case OpCode::kLinearForward:
+    case OpCode::kLinearBackwardInput:
+    case OpCode::kLinearBackwardWeight:
+    case OpCode::kAttentionForward:
+    case OpCode::kAttentionBackward:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_attention(OpCode code) {
+  return code == OpCode::kAttentionForward || code == OpCode::kAttentionBackward;
+}
+
+/// Below this many seconds a core's share of a transfer counts as nothing.
+constexpr double kLeastCpu = 1e-9;
+
+SampleTable::Coordinates bytes_coordinate(Bytes size) { return {log_of(size.value)}; }
+
+Seconds read(const SampleTable& table, Bytes size) {
+  const auto estimate = table.at(bytes_coordinate(size));
+  return Seconds{estimate ? std::exp(estimate->log_y) : 0.0};
+}
+
+}  // namespace
+
+CostModel::CostModel(const Cluster& cluster) : cluster_(cluster) {
+  for (const OperationSample& sample : cluster.operations) {
+    const Work work = work_of(sample.code, sample.shape, sample.dtype, sample.variant.causal);
+    if (work.units <= 0.0 || sample.median.value <= 0.0) continue;
+    operations_[{sample.code, sample.dtype, sample.variant}].add(
+        work.x, std::log(sample.median.value / work.units));
+  }
+  for (const TransferSample& sample : cluster.transfers) {
+    TransferTable& table = transfers_[{sample.kind, sample.ranks}];
+    const auto x = bytes_coordinate(sample.bytes);
+    table.wall.add(x, std::log(std::max(sample.median.value, kLeastCpu)));
+    table.cpu.add(x, std::log(std::max(sample.cpu.value, kLeastCpu)));
+    table.sender_cpu.add(x, std::log(std::max(sample.peer_cpu.value, kLeastCpu)));
+  }
+  for (const CalibrationFactor& f : cluster.calibration) factors_[f.key] = f.factor;
+}
+
+CostModel::Work CostModel::work_of(OpCode code, const OpShape& s, DType dtype, bool causal) {
+  if (is_attention(code)) {
+    return {{log_of(s.batch * s.heads), log_of(s.queries), log_of(s.keys), log_of(s.head_dim)},
+            flop_of(code, s, causal).value};
+  }
+  if (is_product(code)) {
+    return {{log_of(s.rows), log_of(s.columns), log_of(s.inner), 0.0}, flop_of(code, s).value};
+  }
+  // Rows that are short cost more per element than long ones: loops start once per row.
+  return {{log_of(s.rows * s.columns), 0.5 * log_of(s.columns), 0.25 * log_of(s.inner), 0.0},
+          std::max(1.0, static_cast<double>(traffic_of(code, s, dtype).value))};
+}
+
+double CostModel::factor(const std::string& key) const {
+  const auto found = factors_.find(key);
+  return found == factors_.end() ? 1.0 : found->second;
+}
+
+OperationCost CostModel::roofline(OpCode code, const OpShape& shape, DType dtype,
+                                  bool causal) const {
+  const DeviceSpec& device = cluster_.device;
+  Seconds compute;
+  if (const auto peak = device.peak.find(dtype); peak != device.peak.end()) {
+    compute = flop_of(code, shape, causal) / peak->second;
+  }
+  Seconds memory;
+  if (device.memory_bandwidth.value > 0.0) {
+    memory = traffic_of(code, shape, dtype) / device.memory_bandwidth;
+  }
+  return {std::max(compute, memory), CostSource::kRoofline};
+}
+
+OperationCost CostModel::price(OpCode code, const OpShape& shape, OpVariant variant,
+                               DType dtype) const {
+  auto table = operations_.find({code, dtype, variant});
+  if (table == operations_.end() && variant.accumulate) {
+    variant.accumulate = false;
+    table = operations_.find({code, dtype, variant});
+  }
+  if (table == operations_.end() && variant.dropout) {
+    variant.dropout = false;
+    table = operations_.find({code, dtype, variant});
+  }
+  if (table == operations_.end()) return roofline(code, shape, dtype, variant.causal);
+  const Work work = work_of(code, shape, dtype, variant.causal);
+  const auto estimate = *table->second.at(work.x);
+  const double time = std::exp(estimate.log_y) * work.units;
+  if (estimate.exact) return {Seconds{time}, CostSource::kMeasured};
+  return {Seconds{time * factor(std::string(name_of(code)))}, CostSource::kInterpolated};
+}
+
+OperationCost CostModel::operation(const Operation& operation, const OpBody& body, DType dtype,
+                                   int microbatch) const {
+  const Write write =
+      operation.outputs.empty() ? Write::kOverwrite : operation.outputs.front().write;
+  const bool accumulate =
+      write == Write::kAccumulate || (write == Write::kOverwriteFirst && microbatch > 0);
+  return price(operation.code, operation.shape, variant_of(body, accumulate), dtype);
+}
+
+OperationCost CostModel::adam(std::int64_t count, DType dtype) const {
+  return price(OpCode::kAdam, {.rows = 1, .columns = count}, {}, dtype);
+}
+
+TransferCost CostModel::without_samples(CollectiveKind kind, int ranks, Bytes size,
+                                        Span span) const {
+  const LinkSpec& link = span == Span::kOneNode ? cluster_.intra_node : cluster_.inter_node;
+  CollectiveTraffic traffic{1, static_cast<double>(size.value)};
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      traffic = all_reduce_traffic(choose_all_reduce(size.value, ranks), size.value, ranks);
+      break;
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+      traffic = ring_half_traffic(size.value, ranks);
+      break;
+    case CollectiveKind::kAllToAll:
+      traffic = all_to_all_traffic(size.value, ranks);
+      break;
+    case CollectiveKind::kBroadcast:
+      traffic = broadcast_traffic(choose_broadcast(size.value, ranks), size.value, ranks,
+                                  std::int64_t{1} << 18);
+      break;
+    case CollectiveKind::kSendReceive:
+      break;
+  }
+  TransferCost cost;
+  cost.wall = Seconds{link.latency.value * traffic.steps};
+  if (link.bandwidth.value > 0.0) {
+    cost.wall +=
+        Seconds{traffic.sent_bytes / link.bandwidth.value * (link.half_duplex ? 2.0 : 1.0)};
+  }
+  cost.sender_cpu = Seconds{link.send_cpu_s_per_byte * traffic.sent_bytes};
+  cost.cpu = Seconds{link.receive_cpu_s_per_byte * traffic.sent_bytes};
+  if (kind != CollectiveKind::kSendReceive) {
+    cost.cpu += cost.sender_cpu;
+    cost.sender_cpu = Seconds{};
+  }
+  cost.wall = std::max(cost.wall, cost.cpu + cost.sender_cpu);
+  return cost;
+}
+
+TransferCost CostModel::collective(CollectiveKind kind, int ranks, Bytes size, Span span) const {
+  if (ranks < 2 || size.value == 0) return {};
+  const double scale = factor("collective/" + std::string(name_of(kind)));
+  TransferCost cost = without_samples(kind, ranks, size, span);
+  const auto table = transfers_.find({kind, ranks});
+  if (table != transfers_.end() && span == Span::kOneNode) {
+    cost.wall = read(table->second.wall, size);
+    cost.cpu = std::min(read(table->second.cpu, size), cost.wall);
+    cost.sender_cpu = std::min(read(table->second.sender_cpu, size), cost.wall);
+  }
+  return {cost.wall * scale, cost.cpu * scale, cost.sender_cpu * scale};
+}
+
+TransferCost CostModel::point_to_point(Bytes size, Span span) const {
+  return collective(CollectiveKind::kSendReceive, 2, size, span);
+}
+
+Seconds CostModel::operation_overhead() const {
+  return cluster_.device.operation_overhead * factor("overhead/operation");
+}
+Seconds CostModel::instruction_overhead() const {
+  return cluster_.device.instruction_overhead * factor("overhead/instruction");
+}
+Seconds CostModel::step_overhead() const {
+  return cluster_.device.step_overhead * factor("overhead/step");
+}
+
+}  // namespace parplan::sim

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "sim/core/cluster.hpp"
+#include "sim/core/model.hpp"
+#include "sim/core/program.hpp"
+#include "sim/sample_table.hpp"
+
+namespace parplan::sim {
+
+/// What a cost rests on.
+enum class CostSource : std::uint8_t {
+  kMeasured,      ///< this very shape was measured
+  kInterpolated,  ///< between measured shapes
+  kRoofline,      ///< peaks of the device only
+};
+
+struct OperationCost {
+  Seconds time;
+  CostSource source = CostSource::kRoofline;
+};
+
+/// A transfer or collective between ranks that arrive together.
+struct TransferCost {
+  Seconds wall;        ///< from start to completion with nothing else running
+  Seconds cpu;         ///< part of it on the core of each rank (of the receiver)
+  Seconds sender_cpu;  ///< point to point: part of it on the core of the sender
+};
+
+/// Which nodes a group of ranks spans.
+enum class Span : std::uint8_t { kOneNode, kSeveralNodes };
+
+/// Prices operations and transfers from a machine file. Immutable; safe to share between threads.
+///
+/// Operations: measured samples of the same code, dtype and variant, interpolated by `SampleTable`
+/// over log sizes in seconds per flop (matrix products, attention) or per byte (all else); without
+/// samples the roofline max(flop / peak, bytes / bandwidth) (Williams et al., CACM 52(4), 2009).
+/// Transfers: measured samples of the same kind, interpolated over log bytes per group size;
+/// without samples latency x steps + bytes / bandwidth with the steps and bytes of
+/// `sim/core/collective_algorithm.hpp`. Calibration factors multiply.
+class CostModel {
+ public:
+  explicit CostModel(const Cluster& cluster);
+
+  /// `microbatch`: whether outputs marked kOverwriteFirst are added to (all but 0).
+  OperationCost operation(const Operation& operation, const OpBody& body, DType dtype,
+                          int microbatch) const;
+  /// Adam over `count` elements.
+  OperationCost adam(std::int64_t count, DType dtype) const;
+  TransferCost point_to_point(Bytes size, Span span) const;
+  /// `size` as nccl-tests count it: the buffer of one rank, for all-gather the gathered one.
+  TransferCost collective(CollectiveKind kind, int ranks, Bytes size, Span span) const;
+  Seconds operation_overhead() const;
+  Seconds instruction_overhead() const;
+  Seconds step_overhead() const;
+
+  const Cluster& cluster() const { return cluster_; }
+
+ private:
+  struct Work {
+    SampleTable::Coordinates x{};
+    double units = 1.0;  ///< flop or bytes
+  };
+  static Work work_of(OpCode code, const OpShape& shape, DType dtype, bool causal);
+  OperationCost price(OpCode code, const OpShape& shape, OpVariant variant, DType dtype) const;
+  OperationCost roofline(OpCode code, const OpShape& shape, DType dtype, bool causal) const;
+  double factor(const std::string& key) const;
+  TransferCost without_samples(CollectiveKind kind, int ranks, Bytes size, Span span) const;
+
+  struct TransferTable {
+    SampleTable wall;
+    SampleTable cpu;
+    SampleTable sender_cpu;
+  };
+  using OperationKey = std::tuple<OpCode, DType, OpVariant>;
+
+  Cluster cluster_;
+  std::map<OperationKey, SampleTable> operations_;
+  std::map<std::pair<CollectiveKind, int>, TransferTable> transfers_;
+  std::map<std::string, double> factors_;
+};
+
+}  // namespace parplan::sim

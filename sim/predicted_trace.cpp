@@ -1,0 +1,208 @@
+#include "sim/predicted_trace.hpp"
+
+#include <algorithm>
+
+namespace parplan::sim {
+namespace {
+
+constexpr int kMostTracedRanks = 64;
+
+class PredictedTraceBuilder {
+ public:
+  PredictedTraceBuilder(const Plan& plan, const Program& program, const StepGraph& step,
+                        const Timeline& line)
+      : plan_(plan), program_(program), step_(step), line_(line) {}
+
+  std::vector<TraceEvent> events(std::int32_t c) {
+    class_ = c;
+    events_.clear();
+    const RankClass& rank_class = program_.classes[c];
+    posted_ps_.assign(rank_class.instructions.size(), line_.begin_ps[c]);
+    for (std::size_t t = 0; t < step_.tasks.size(); ++t) visit(t);
+    TraceEvent whole;
+    whole.key = Key(Phase::kStep, 0, 0, Key::kNone, 0, Key::kWholeInstruction);
+    whole.start = Picoseconds{line_.begin_ps[c]};
+    whole.end = Picoseconds{line_.begin_ps[c] + line_.period_ps};
+    events_.push_back(whole);
+    std::stable_sort(events_.begin(), events_.end(),
+                     [](const TraceEvent& a, const TraceEvent& b) { return a.start < b.start; });
+    return events_;
+  }
+
+ private:
+  const Instruction& instruction(std::int32_t c, std::int32_t i) const {
+    return program_.classes[c].instructions[i];
+  }
+
+  void visit(std::size_t t) {
+    const StepTask& task = step_.tasks[t];
+    const bool own = task.rank_class == class_;
+    switch (task.part) {
+      case StepTask::Part::kStepStart:
+        break;
+      case StepTask::Part::kOverhead:
+        if (own) posted_ps_[task.instruction] = line_.finish_ps[t];
+        break;
+      case StepTask::Part::kOperation:
+        if (own) add_operation(t);
+        break;
+      case StepTask::Part::kOptimizer:
+        if (own) add(t, instruction(class_, task.instruction), line_.start_ps[t]);
+        break;
+      case StepTask::Part::kCollective:
+        if (own) add(t, instruction(class_, task.instruction), posted_ps_[task.instruction]);
+        break;
+      case StepTask::Part::kTransfer:
+        if (own) {
+          add(t, instruction(class_, task.instruction), posted_ps_[task.instruction]);
+        }
+        if (task.peer_class == class_) {
+          add(t, instruction(class_, task.peer_instruction), posted_ps_[task.peer_instruction]);
+        }
+        break;
+      case StepTask::Part::kSendCpu:
+      case StepTask::Part::kReceiveCpu:
+        if (own) extend(t);
+        break;
+    }
+  }
+
+  void add_operation(std::size_t t) {
+    const StepTask& task = step_.tasks[t];
+    const RankClass& c = program_.classes[class_];
+    const Operation& operation =
+        c.bodies[instruction(class_, task.instruction).body].operations[task.operation];
+    TraceEvent event;
+    event.key = key_of(c, task.instruction, task.operation, plan_.model);
+    event.start = Picoseconds{line_.start_ps[t]};
+    event.end = Picoseconds{line_.finish_ps[t]};
+    event.bytes = operation.bytes;
+    event.flop = operation.flop;
+    events_.push_back(event);
+  }
+
+  void add(std::size_t t, const Instruction& i, std::int64_t posted_ps) {
+    TraceEvent event;
+    event.key = i.key;
+    event.stream = i.stream;
+    event.start = Picoseconds{posted_ps};
+    event.end = Picoseconds{line_.finish_ps[t]};
+    event.waiting = Picoseconds{std::max<std::int64_t>(0, line_.start_ps[t] - posted_ps)};
+    event.bytes = i.bytes;
+    events_.push_back(event);
+  }
+
+  /// The core share of a transfer belongs to the event of its instruction: a receive or reduction
+  /// is over when its copy is.
+  void extend(std::size_t t) {
+    const StepTask& task = step_.tasks[t];
+    const Instruction& i = instruction(class_, task.instruction);
+    const std::int64_t duration = line_.finish_ps[t] - line_.start_ps[t];
+    for (auto event = events_.rbegin(); event != events_.rend(); ++event) {
+      if (event->key != i.key) continue;
+      event->cpu += Picoseconds{duration};
+      if (task.part == StepTask::Part::kReceiveCpu && i.kind != InstructionKind::kSend) {
+        event->end = std::max(event->end, Picoseconds{line_.finish_ps[t]});
+      }
+      return;
+    }
+  }
+
+  const Plan& plan_;
+  const Program& program_;
+  const StepGraph& step_;
+  const Timeline& line_;
+  std::int32_t class_ = 0;
+  std::vector<std::int64_t> posted_ps_;
+  std::vector<TraceEvent> events_;
+};
+
+MemorySample sample_of(const MemoryByKind& live) {
+  MemorySample sample;
+  sample.parameters = live.of(TensorKind::kParameter);
+  sample.gradients = live.of(TensorKind::kGradient);
+  sample.moments = live.of(TensorKind::kMoment);
+  sample.activations = live.of(TensorKind::kInput) + live.of(TensorKind::kActivation) +
+                       live.of(TensorKind::kActivationGradient);
+  sample.buffers = live.of(TensorKind::kCommunication) + live.of(TensorKind::kWorkspace);
+  return sample;
+}
+
+/// Memory points in time: a point holds from the start of its operation or instruction.
+std::vector<MemorySample> memory_over_time(const RankClass& rank_class, std::int32_t c,
+                                           const MemoryReplay& replay, const StepGraph& step,
+                                           const Timeline& line) {
+  std::vector<std::int64_t> issue(rank_class.instructions.size(), 0);
+  std::vector<std::vector<std::int64_t>> starts(rank_class.instructions.size());
+  for (std::size_t t = 0; t < step.tasks.size(); ++t) {
+    const StepTask& task = step.tasks[t];
+    if (task.rank_class != c) continue;
+    if (task.part == StepTask::Part::kOverhead) issue[task.instruction] = line.start_ps[t];
+    if (task.part == StepTask::Part::kOperation) {
+      auto& list = starts[task.instruction];
+      const auto index = static_cast<std::size_t>(
+          task.operation - rank_class.instructions[task.instruction].op_begin);
+      if (list.size() <= index) list.resize(index + 1);
+      list[index] = line.start_ps[t];
+    }
+  }
+  std::vector<MemorySample> samples;
+  for (const MemoryPoint& point : replay.points) {
+    MemorySample sample = sample_of(point.live);
+    const Instruction& i = rank_class.instructions[point.instruction];
+    sample.time = Picoseconds{
+        point.operation < 0
+            ? issue[point.instruction]
+            : starts[point.instruction][static_cast<std::size_t>(point.operation - i.op_begin)]};
+    samples.push_back(sample);
+  }
+  return samples;
+}
+
+}  // namespace
+
+Key key_of(const RankClass& rank_class, std::int32_t instruction, std::int32_t operation,
+           const Model& model) {
+  const Instruction& i = rank_class.instructions[instruction];
+  if (operation < 0) return i.key;
+  const Operation& o = rank_class.bodies[i.body].operations[operation];
+  const std::uint32_t op_in_layer = o.op.index - model.layers[o.layer.index].first.index;
+  return Key(i.key.phase(), i.key.chunk(), i.key.microbatch(), o.layer.index, op_in_layer,
+             static_cast<std::uint32_t>(o.code));
+}
+
+Trace predicted_trace(const Plan& plan, const Program& program, const StepGraph& step,
+                      const Timeline& line, const std::vector<MemoryReplay>& replays,
+                      const Cluster& cluster) {
+  Trace trace;
+  trace.source = TraceSource::kPredicted;
+  trace.machine = cluster.name;
+  trace.ranks = program.ranks();
+  trace.steps = 1;
+  PredictedTraceBuilder builder(plan, program, step, line);
+  const bool all = program.ranks() <= kMostTracedRanks;
+  for (std::size_t c = 0; c < program.classes.size(); ++c) {
+    const RankClass& rank_class = program.classes[c];
+    const auto events = builder.events(static_cast<std::int32_t>(c));
+    const auto memory =
+        memory_over_time(rank_class, static_cast<std::int32_t>(c), replays[c], step, line);
+    const int copies = all ? rank_class.multiplicity : 1;
+    for (int copy = 0; copy < copies; ++copy) {
+      const int rank = rank_class.position * rank_class.multiplicity + copy;
+      for (TraceEvent event : events) {
+        event.rank = rank;
+        trace.events.push_back(event);
+      }
+      for (MemorySample sample : memory) {
+        sample.rank = rank;
+        trace.memory.push_back(sample);
+      }
+      trace.summaries.push_back(
+          {rank, replays[c].peak.total(),
+           replays[c].flat + replays[c].arena + cluster.device.process_bytes});
+    }
+  }
+  return trace;
+}
+
+}  // namespace parplan::sim

@@ -1,0 +1,332 @@
+#include "sim/step_graph.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "sim/core/error.hpp"
+
+namespace parplan::sim {
+namespace {
+
+int node_of(int rank, const Cluster& cluster) {
+  return rank / std::max(1, cluster.devices_per_node);
+}
+
+Span span_of_ranks(int first, int last, const Cluster& cluster) {
+  return node_of(first, cluster) == node_of(last, cluster) ? Span::kOneNode : Span::kSeveralNodes;
+}
+
+}  // namespace
+
+Span span_of_tensor_group(const Layout& layout, const Cluster& cluster) {
+  return span_of_ranks(0, layout.tp - 1, cluster);
+}
+
+Span span_of_data_group(const Layout& layout, const Cluster& cluster) {
+  return span_of_ranks(0, rank_of({0, layout.dp - 1, 0}, layout), cluster);
+}
+
+Span span_of_positions(const Layout& layout, const Cluster& cluster, int a, int b) {
+  return span_of_ranks(rank_of({a, 0, 0}, layout), rank_of({b, 0, 0}, layout), cluster);
+}
+
+namespace {
+
+/// One transfer, named alike on both sides.
+using TransferName = std::tuple<bool, std::uint32_t, std::int32_t, int, int>;
+
+TransferName name_of_transfer(const Instruction& i, int position) {
+  const Phase phase = i.key.phase();
+  const bool gradient = phase == Phase::kSendGradient || phase == Phase::kReceiveGradient;
+  const bool sends = i.kind == InstructionKind::kSend;
+  return {gradient, i.key.op(), i.microbatch, sends ? position : i.peer, sends ? i.peer : position};
+}
+
+/// Builds the tasks of a step class by class, then joins what lies between classes.
+class StepGraphBuilder {
+ public:
+  StepGraphBuilder(const Model& model, const Program& program, const CostModel& costs)
+      : model_(model), program_(program), costs_(costs) {}
+
+  StepGraph build() {
+    for (std::size_t c = 0; c < program_.classes.size(); ++c) {
+      result_.compute.push_back(builder_.add_resource());
+      data_stream_.push_back(builder_.add_resource());
+    }
+    for (std::size_t c = 0; c < program_.classes.size(); ++c) {
+      lower_class(static_cast<std::int32_t>(c));
+    }
+    join();
+    auto built = builder_.try_build();
+    if (auto* deadlock = std::get_if<Deadlock>(&built)) {
+      throw InputError("the plan deadlocks: " + describe(*deadlock, [this](TaskIndex added) {
+                         return task_name(result_.tasks[added]);
+                       }));
+    }
+    result_.graph = std::get<TaskGraph>(std::move(built));
+    renumber();
+    return std::move(result_);
+  }
+
+ private:
+  /// What later instructions of a class wait for, by instruction.
+  struct Communication {
+    TaskIndex task = kNoTask;
+    Seconds cpu;
+    bool paid = false;  ///< its core share is on the compute stream
+  };
+
+  TaskIndex add(ResourceIndex resource, StepTask task, Seconds duration, CostSource source) {
+    result_.tasks.push_back(task);
+    result_.durations_ps.push_back(to_picoseconds(duration).value);
+    result_.sources.push_back(source);
+    return builder_.add_task(resource);
+  }
+
+  TaskIndex compute(StepTask::Part part, std::int32_t instruction, Seconds duration,
+                    CostSource source = CostSource::kMeasured, std::int32_t operation = -1) {
+    StepTask task;
+    task.part = part;
+    task.rank_class = class_;
+    task.instruction = instruction;
+    task.operation = operation;
+    last_ = add(result_.compute[class_], task, duration, source);
+    return last_;
+  }
+
+  void lower_class(std::int32_t c) {
+    class_ = c;
+    const RankClass& rank_class = program_.classes[c];
+    communications_.assign(rank_class.instructions.size(), {});
+    compute(StepTask::Part::kStepStart, 0, costs_.step_overhead());
+    for (std::size_t i = 0; i < rank_class.instructions.size(); ++i) {
+      const Instruction& instruction = rank_class.instructions[i];
+      wait_for(instruction);
+      compute(StepTask::Part::kOverhead, static_cast<std::int32_t>(i),
+              costs_.instruction_overhead());
+      issue(instruction, static_cast<std::int32_t>(i));
+    }
+    // The step ends when all its communication does.
+    Instruction end;
+    for (std::size_t i = 0; i < communications_.size(); ++i) {
+      if (communications_[i].task != kNoTask || pending_receive(i)) {
+        end.waits.push_back(static_cast<std::uint32_t>(i));
+      }
+    }
+    wait_for(end);
+  }
+
+  bool pending_receive(std::size_t i) const {
+    return program_.classes[class_].instructions[i].kind == InstructionKind::kReceive &&
+           !communications_[i].paid;
+  }
+
+  /// Waits become dependencies of a task on the compute stream; each transfer's core share is paid
+  /// once.
+  void wait_for(const Instruction& instruction) {
+    for (const std::uint32_t w : instruction.waits) {
+      Communication& awaited = communications_[w];
+      if (awaited.paid) continue;
+      awaited.paid = true;
+      const Instruction& source = program_.classes[class_].instructions[w];
+      const TaskIndex task =
+          compute(StepTask::Part::kReceiveCpu, static_cast<std::int32_t>(w), awaited.cpu);
+      if (awaited.task != kNoTask) {
+        builder_.add_dependency(awaited.task, task);
+      } else {
+        after_transfer_.emplace_back(name_of_transfer(source, position()), task);
+      }
+    }
+  }
+
+  int position() const { return program_.classes[class_].position; }
+
+  void issue(const Instruction& instruction, std::int32_t index) {
+    switch (instruction.kind) {
+      case InstructionKind::kRun:
+        run(instruction, index);
+        break;
+      case InstructionKind::kSend:
+        send(instruction, index);
+        break;
+      case InstructionKind::kReceive: {
+        const TransferCost cost =
+            costs_.point_to_point(instruction.bytes, span_to(instruction.peer));
+        communications_[index].cpu = cost.cpu;
+        receives_[name_of_transfer(instruction, position())] = {last_, class_, index};
+        break;
+      }
+      case InstructionKind::kReduce:
+        reduce(instruction, index);
+        break;
+      case InstructionKind::kReduceTied:
+        reduce_tied(instruction, index);
+        break;
+      case InstructionKind::kOptimizer: {
+        const OperationCost cost =
+            costs_.adam(instruction.flat_end - instruction.flat_begin, program_.precision);
+        compute(StepTask::Part::kOptimizer, index, cost.time, cost.source);
+        break;
+      }
+    }
+  }
+
+  Span span_to(int peer) const {
+    return span_of_positions(program_.layout, costs_.cluster(), position(), peer);
+  }
+
+  void run(const Instruction& instruction, std::int32_t index) {
+    const Body& body = program_.classes[class_].bodies[instruction.body];
+    for (std::int32_t o = instruction.op_begin; o < instruction.op_end; ++o) {
+      const Operation& operation = body.operations[o];
+      const OperationCost cost = price(operation, instruction.microbatch);
+      compute(StepTask::Part::kOperation, index, cost.time, cost.source, o);
+    }
+  }
+
+  OperationCost price(const Operation& operation, std::int32_t microbatch) {
+    const Seconds overhead = costs_.operation_overhead();
+    const bool reduces = operation.code == OpCode::kTensorAllReduce;
+    if (reduces || operation.code == OpCode::kTensorAllGather) {
+      const int tp = program_.layout.tp;
+      const Bytes size{operation.bytes.value * (reduces ? 1 : tp)};
+      const TransferCost cost =
+          costs_.collective(reduces ? CollectiveKind::kAllReduce : CollectiveKind::kAllGather, tp,
+                            size, span_of_tensor_group(program_.layout, costs_.cluster()));
+      return {cost.wall + overhead, CostSource::kInterpolated};
+    }
+    OperationCost cost =
+        costs_.operation(operation, model_.op(operation.op).body, program_.precision, microbatch);
+    cost.time += overhead;
+    return cost;
+  }
+
+  /// A link direction between two positions; one resource for both when the link is half-duplex.
+  ResourceIndex link(int from, int to) {
+    const Cluster& cluster = costs_.cluster();
+    const LinkSpec& spec = span_to(to) == Span::kOneNode ? cluster.intra_node : cluster.inter_node;
+    std::pair<int, int> ends{from, to};
+    if (spec.half_duplex && ends.first > ends.second) std::swap(ends.first, ends.second);
+    const auto known = links_.find(ends);
+    if (known != links_.end()) return known->second;
+    const ResourceIndex made = builder_.add_resource(spec.half_duplex ? ResourceOrder::kUnordered
+                                                                      : ResourceOrder::kIssueOrder);
+    return links_.emplace(ends, made).first->second;
+  }
+
+  void send(const Instruction& instruction, std::int32_t index) {
+    const TransferCost cost = costs_.point_to_point(instruction.bytes, span_to(instruction.peer));
+    const TaskIndex before = compute(StepTask::Part::kSendCpu, index, cost.sender_cpu);
+    StepTask task;
+    task.part = StepTask::Part::kTransfer;
+    task.rank_class = class_;
+    task.instruction = index;
+    const Seconds wire = std::max(Seconds{0.0}, cost.wall - cost.cpu - cost.sender_cpu);
+    const TaskIndex transfer =
+        add(link(position(), instruction.peer), task, wire, CostSource::kInterpolated);
+    builder_.add_dependency(before, transfer);
+    communications_[index].task = transfer;
+    sends_[name_of_transfer(instruction, position())] = transfer;
+  }
+
+  void reduce(const Instruction& instruction, std::int32_t index) {
+    const TransferCost cost =
+        costs_.collective(CollectiveKind::kAllReduce, program_.layout.dp, instruction.bytes,
+                          span_of_data_group(program_.layout, costs_.cluster()));
+    StepTask task;
+    task.part = StepTask::Part::kCollective;
+    task.rank_class = class_;
+    task.instruction = index;
+    const TaskIndex collective =
+        add(data_stream_[class_], task, cost.wall - cost.cpu, CostSource::kInterpolated);
+    builder_.add_dependency(last_, collective);
+    communications_[index] = {collective, cost.cpu, false};
+  }
+
+  void reduce_tied(const Instruction& instruction, std::int32_t index) {
+    const auto& group = instruction.group_positions;
+    const TransferCost cost = costs_.collective(
+        CollectiveKind::kAllReduce, static_cast<int>(group.size()), instruction.bytes,
+        span_of_positions(program_.layout, costs_.cluster(), group.front(), group.back()));
+    auto& joint = tied_[instruction.key.op()];
+    if (joint == 0) {
+      StepTask task;
+      task.part = StepTask::Part::kCollective;
+      task.rank_class = class_;
+      task.instruction = index;
+      joint = 1 + add(kNoResource, task, cost.wall - cost.cpu, CostSource::kInterpolated);
+    }
+    const TaskIndex collective = joint - 1;
+    builder_.add_dependency(last_, collective);
+    communications_[index] = {collective, cost.cpu, false};
+  }
+
+  void join() {
+    for (const auto& [name, transfer] : sends_) {
+      const auto receive = receives_.find(name);
+      ensure(receive != receives_.end(), "every send has its receive");
+      builder_.add_dependency(receive->second.posted_after, transfer);
+      result_.tasks[transfer].peer_class = receive->second.rank_class;
+      result_.tasks[transfer].peer_instruction = receive->second.instruction;
+    }
+    for (const auto& [name, task] : after_transfer_) {
+      const auto send = sends_.find(name);
+      ensure(send != sends_.end(), "every receive has its send");
+      builder_.add_dependency(send->second, task);
+    }
+  }
+
+  std::string task_name(const StepTask& task) const {
+    const Instruction& i = program_.classes[task.rank_class].instructions[task.instruction];
+    return to_string(i.key, model_) + " of position " +
+           std::to_string(program_.classes[task.rank_class].position);
+  }
+
+  /// The graph may have renumbered tasks; the columns follow.
+  void renumber() {
+    const std::size_t count = result_.tasks.size();
+    std::vector<StepTask> tasks(count);
+    std::vector<std::int64_t> durations(count);
+    std::vector<CostSource> sources(count);
+    for (std::size_t added = 0; added < count; ++added) {
+      const TaskIndex now = result_.graph.task_of(static_cast<TaskIndex>(added));
+      tasks[now] = result_.tasks[added];
+      durations[now] = result_.durations_ps[added];
+      sources[now] = result_.sources[added];
+    }
+    result_.tasks = std::move(tasks);
+    result_.durations_ps = std::move(durations);
+    result_.sources = std::move(sources);
+  }
+
+  struct PostedReceive {
+    TaskIndex posted_after = kNoTask;
+    std::int32_t rank_class = 0;
+    std::int32_t instruction = 0;
+  };
+
+  const Model& model_;
+  const Program& program_;
+  const CostModel& costs_;
+  TaskGraphBuilder builder_;
+  StepGraph result_;
+  std::vector<ResourceIndex> data_stream_;
+  std::map<std::pair<int, int>, ResourceIndex> links_;
+  std::map<TransferName, TaskIndex> sends_;
+  std::map<TransferName, PostedReceive> receives_;
+  std::vector<std::pair<TransferName, TaskIndex>> after_transfer_;
+  std::map<std::uint32_t, TaskIndex> tied_;  ///< parameter -> task + 1
+  std::vector<Communication> communications_;
+  std::int32_t class_ = 0;
+  TaskIndex last_ = kNoTask;
+};
+
+}  // namespace
+
+StepGraph build_step_graph(const Model& model, const Program& program, const CostModel& costs) {
+  return StepGraphBuilder(model, program, costs).build();
+}
+
+}  // namespace parplan::sim

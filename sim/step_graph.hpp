@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/core/model.hpp"
+#include "sim/core/program.hpp"
+#include "sim/cost_model.hpp"
+#include "sim/task_graph.hpp"
+
+namespace parplan::sim {
+
+/// What one task of a step stands for.
+struct StepTask {
+  enum class Part : std::uint8_t {
+    kStepStart,   ///< per-step overhead of a rank
+    kOverhead,    ///< issuing an instruction
+    kOperation,   ///< one operation of a kRun instruction
+    kTransfer,    ///< a send and its receive, on the link
+    kCollective,  ///< a reduction, beside computation
+    kSendCpu,     ///< the sender's core share of a transfer
+    kReceiveCpu,  ///< the receiver's or a collective's core share, paid where it is waited for
+    kOptimizer,
+  };
+  Part part = Part::kOperation;
+  std::int32_t rank_class = 0;   ///< of a transfer: the sender's
+  std::int32_t instruction = 0;  ///< index in the class's list
+  std::int32_t operation = -1;   ///< index in the body
+  std::int32_t peer_class = -1;  ///< of a transfer: the receiver's
+  std::int32_t peer_instruction = -1;
+};
+
+/// One training step as tasks with durations: one representative rank per class, since the ranks of
+/// a class do the same at the same time. Tensor-parallel collectives are operations; they block, as
+/// they do in the executor. Transfers are rendezvous: they start when sender and receiver have both
+/// come to them. The part of a transfer that a rank's own core must do is a task on its compute
+/// stream, at the point where the result is waited for: that is when it can no longer be put off.
+struct StepGraph {
+  TaskGraph graph;
+  std::vector<StepTask> tasks;             ///< by task
+  std::vector<std::int64_t> durations_ps;  ///< by task
+  std::vector<CostSource> sources;         ///< by task: what the duration rests on
+  std::vector<ResourceIndex> compute;      ///< per class: its compute stream
+};
+
+/// Throws InputError naming the instructions when the program's list deadlocks.
+StepGraph build_step_graph(const Model& model, const Program& program, const CostModel& costs);
+
+/// Whether the group of ranks that differ from rank_of(position, 0, 0) in one axis stays on one
+/// node.
+Span span_of_tensor_group(const Layout& layout, const Cluster& cluster);
+Span span_of_data_group(const Layout& layout, const Cluster& cluster);
+Span span_of_positions(const Layout& layout, const Cluster& cluster, int a, int b);
+
+}  // namespace parplan::sim

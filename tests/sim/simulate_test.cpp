@@ -1,0 +1,131 @@
+#include "sim/simulate.hpp"
+
+#include <string>
+
+#include "sim/core/model_builder.hpp"
+#include "tests/catch2_compat.hpp"
+
+using namespace parplan;
+
+namespace {
+
+/// Embedding (free here) and `layers` equal square linears; the loss costs next to nothing.
+Model chain(int layers, std::int64_t width = 512) {
+  ModelBuilder b("chain");
+  const ValueId tokens = b.input("tokens", ValueRole::kTokens, Positions::kSequence);
+  const ValueId target = b.input("target", ValueRole::kRealTarget, Positions::kSequence, width);
+  ValueId x{};
+  for (int i = 0; i < layers; ++i) {
+    b.begin_layer("layers." + std::to_string(i));
+    if (i == 0) x = b.embedding("embedding", tokens, 16, width);
+    x = b.linear("linear", x, {width, width, false, LinearParallel::kReplicated});
+    if (i + 1 == layers) b.squared_error("loss", x, target);
+  }
+  return b.finish();
+}
+
+/// A device that only computes: 1 TFLOP/s, everything else free.
+Cluster ideal_cluster() {
+  Cluster c;
+  c.name = "ideal";
+  c.devices_per_node = 1024;
+  c.device.peak[DType::kFloat32] = FlopPerSecond{1e12};
+  c.device.memory = Bytes{std::int64_t{1} << 60};
+  return c;
+}
+
+Plan plan_for(const Model& model, const std::string& layout, std::int64_t batch = 32) {
+  Plan plan;
+  plan.model = model;
+  plan.workload.global_batch = batch;
+  plan.workload.sequence = 8;
+  plan.layout = place_layers(model, plan.workload, parse_layout(layout));
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("gpipe and 1f1b lose (p-1)/m of the ideal time to the bubble", "[sim]") {
+  const Model model = chain(4);
+  for (const std::string schedule : {"gpipe", "1f1b"}) {
+    for (const int m : {1, 2, 4, 8, 16}) {
+      INFO(schedule << " " << m);
+      const Plan plan = plan_for(
+          model, "pp=4,stages=1+1+1+1,schedule=" + schedule + ",microbatches=" + std::to_string(m));
+      const sim::Simulation s = sim::simulate(plan, ideal_cluster());
+      // Work of one stage: 6 rows h^2 flop at 1 TFLOP/s; the bubble adds (p-1)/m of it.
+      const double ideal = 6.0 * 32 * 8 * 512.0 * 512.0 / 1e12;
+      const double adam = 12.0 * 512.0 * 512.0 / 1e12;  // 12 flop per parameter, once a step
+      CHECK(s.step_time.value == Approx(ideal * (1.0 + 3.0 / m) + adam).epsilon(0.003));
+      for (const sim::ClassForecast& c : s.classes) {
+        CHECK(c.breakdown.total().value == Approx(s.step_time.value).epsilon(1e-9));
+        CHECK(c.breakdown.bubble.value == Approx(ideal * 3.0 / m).epsilon(0.02));
+      }
+    }
+  }
+}
+
+TEST_CASE("data parallel replicas halve the work and pay the ring", "[sim]") {
+  const Model model = chain(4);
+  Cluster cluster = ideal_cluster();
+  cluster.intra_node.bandwidth = BytesPerSecond{1e9};
+  const sim::Simulation one = sim::simulate(plan_for(model, "single"), cluster);
+  Plan plan = plan_for(model, "dp=4");
+  plan.stack.overlap_gradient_reduction = false;
+  const sim::Simulation four = sim::simulate(plan, cluster);
+  // Ring all-reduce: each rank sends 2(n-1)/n of the gradients.
+  const double gradients = 4.0 * static_cast<double>(model.parameter_count());
+  const double expected = one.step_time.value / 4 + gradients * 2 * 3 / 4 / 1e9;
+  CHECK(four.step_time.value == Approx(expected).epsilon(0.01));
+  CHECK(four.classes[0].breakdown.exposed_communication.value ==
+        Approx(gradients * 1.5 / 1e9).epsilon(0.01));
+}
+
+TEST_CASE("gradient reduction hides behind backward, or behind the optimizer", "[sim]") {
+  const Model model = chain(8);
+  Cluster cluster = ideal_cluster();
+  cluster.intra_node.bandwidth = BytesPerSecond{1e12};
+  cluster.device.peak[DType::kFloat32] = FlopPerSecond{1e11};
+  Plan plan = plan_for(model, "dp=2");
+  plan.stack.bucket_bytes = Bytes{1 << 20};
+  const double overlapped = sim::simulate(plan, cluster).step_time.value;
+  plan.stack.overlap_gradient_reduction = false;
+  const double after = sim::simulate(plan, cluster).step_time.value;
+  const double wire = 4.0 * static_cast<double>(model.parameter_count()) / 1e12;
+  // Eight buckets. Reduced after backward, all but the first hide behind the optimizer of the one
+  // before, which takes longer; reduced beside backward, the first hides as well.
+  CHECK(after - overlapped == Approx(wire / 8).epsilon(0.02));
+}
+
+TEST_CASE("transfers between stages take the link's time when the next stage waits", "[sim]") {
+  const Model model = chain(2);
+  Cluster cluster = ideal_cluster();
+  cluster.intra_node.bandwidth = BytesPerSecond{1e9};
+  cluster.intra_node.latency = Seconds{1e-3};
+  const Plan plan = plan_for(model, "pp=2,stages=1+1,microbatches=1");
+  const double free = sim::simulate(plan, ideal_cluster()).step_time.value;
+  const double priced = sim::simulate(plan, cluster).step_time.value;
+  // One activation forward and one gradient back, each 32 x 8 x 512 floats.
+  const double transfer = 1e-3 + 32.0 * 8 * 512 * 4 / 1e9;
+  CHECK(priced - free == Approx(2 * transfer).epsilon(1e-6));
+}
+
+TEST_CASE("the predicted trace carries every instruction and operation once per step", "[sim]") {
+  const Model model = chain(4);
+  const Plan plan = plan_for(model, "dp=2,pp=2,microbatches=4");
+  const Program program = lower(plan);
+  const sim::Simulation s = sim::simulate(plan, ideal_cluster());
+  std::size_t expected = 0;
+  for (const RankClass& c : program.classes) {
+    std::size_t events = 1;  // the step itself
+    for (const Instruction& i : c.instructions) {
+      events +=
+          i.kind == InstructionKind::kRun ? static_cast<std::size_t>(i.op_end - i.op_begin) : 1;
+    }
+    expected += events * static_cast<std::size_t>(c.multiplicity);
+  }
+  CHECK(s.trace.events.size() == expected);
+  CHECK(s.trace.ranks == 4);
+  for (const TraceEvent& e : s.trace.events) CHECK(e.end >= e.start);
+  CHECK(s.trace.summaries.size() == 4);
+}
