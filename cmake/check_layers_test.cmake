@@ -9,6 +9,7 @@ set(checker "${CMAKE_CURRENT_LIST_DIR}/check_layers.cmake")
 function(plant_right_tree)
   file(REMOVE_RECURSE "${tree}")
   file(WRITE "${tree}/sim/core/units.hpp" "#include <vector>\n#include <nlohmann/json.hpp>\n")
+  file(WRITE "${tree}/sim/core/file.cpp" "#include <fcntl.h>\n#include <sys/stat.h>\n#include <unistd.h>\n")
   file(WRITE "${tree}/sim/engine.hpp" "#include \"sim/core/units.hpp\"\n#include <queue>\n")
   file(WRITE "${tree}/planner/search.hpp" "#include \"sim/engine.hpp\"\n")
   file(WRITE "${tree}/traces/join.hpp" "#include \"sim/engine.hpp\"\n#include <simdjson.h>\n")
@@ -38,6 +39,7 @@ set(wrong_includes
   "sim/core/a.cpp|\"sim/engine.hpp\""
   "sim/core/b.cpp|<simdjson.h>"
   "sim/core/c.cpp|<sys/mman.h>"
+  "sim/core/c.hpp|<unistd.h>"
   "sim/core/d.cpp|<chrono>"
   "sim/e.cpp|\"planner/search.hpp\""
   "sim/f.cpp|\"hw/device.hpp\""
