@@ -10,7 +10,6 @@ run_packages=(
   g++ cmake ninja-build
   libopenmpi-dev openmpi-bin        # ranks as processes, and what launches them
   libdnnl-dev                       # oneDNN: float32 matrix products and layers on the CPU
-  libopenblas-serial-dev            # float64 matrix products
   nlohmann-json3-dev libsimdjson-dev libcli11-dev
   graphviz                          # draws the plan in the report
   libjs-chart.js                    # memory curves in the report
