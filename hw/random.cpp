@@ -12,9 +12,9 @@ double draw(const Initializer& init, std::uint64_t key, std::uint64_t index) {
     case InitKind::kConstant:
       return init.value;
     case InitKind::kNormal:
-      return init.value * keyed_normal(key, index);
+      return init.centre + init.value * keyed_normal(key, index);
     case InitKind::kUniform:
-      return init.value * (2.0 * keyed_uniform(key, index) - 1.0);
+      return init.centre + init.value * (2.0 * keyed_uniform(key, index) - 1.0);
   }
   throw InternalError("internal error: unknown initialiser kind");
 }

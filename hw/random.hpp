@@ -102,11 +102,13 @@ struct DropoutSpec {
   std::int64_t col_offset = 0;
 };
 
-/// How a parameter starts; `value` is the standard deviation, the bound, or the constant.
+/// How a parameter starts; `value` is the standard deviation, the bound, or the constant, `centre`
+/// is added to random values.
 enum class InitKind { kConstant, kNormal, kUniform };
 struct Initializer {
   InitKind kind = InitKind::kConstant;
   double value = 0.0;
+  double centre = 0.0;
 };
 
 /// A rank's block [rows, cols] of a logical parameter [global_rows, global_cols] (a vector is one
@@ -122,8 +124,9 @@ struct ParameterShard {
 };
 
 /// Fills `out` [shard.rows, shard.cols] of the parameter with key `key`: the number of logical
-/// element (r, c) is drawn at index r * global_cols + c, in double, and rounded to T. Normal: value
-/// * keyed_normal; uniform: value * (2 * keyed_uniform - 1), in [-value, value). Padding is zero.
+/// element (r, c) is drawn at index r * global_cols + c, in double, and rounded to T. Normal:
+/// centre
+/// + value * keyed_normal; uniform: centre + value * (2 * keyed_uniform - 1). Padding is zero.
 /// T: float, double.
 template <class T>
 void fill_parameter(T* out, const ParameterShard& shard, const Initializer& init,

@@ -40,6 +40,15 @@ std::string_view name_of(Stream stream) {
   return "";
 }
 
+Key operation_key(const Model& model, const Body& body, const Operation& operation,
+                  std::int32_t microbatch) {
+  const Phase phase = body.kind == BodyKind::kForward ? Phase::kForward : Phase::kBackward;
+  const std::uint32_t first = model.layers[operation.layer.index].first.index;
+  return Key(phase, static_cast<std::uint32_t>(body.chunk), static_cast<std::uint32_t>(microbatch),
+             operation.layer.index, operation.op.index - first,
+             static_cast<std::uint32_t>(operation.code));
+}
+
 MeshCoordinates coordinates_of(int rank, const Layout& layout) {
   return {rank / (layout.tp * layout.dp), (rank / layout.tp) % layout.dp, rank % layout.tp};
 }

@@ -172,6 +172,10 @@ struct Chunk {
   std::uint32_t count = 0;
 };
 
+/// The key of an operation of `body` for one microbatch, in prediction and measurement alike.
+Key operation_key(const Model& model, const Body& body, const Operation& operation,
+                  std::int32_t microbatch);
+
 /// One training step of a plan, lowered. Rank r of the mesh has tensor coordinate r % tp, replica
 /// (r / tp) % dp and position r / (tp * dp).
 struct Program {

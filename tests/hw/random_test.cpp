@@ -108,6 +108,9 @@ TEMPLATE_TEST_CASE("shards of a parameter hold the elements of the whole, paddin
   CHECK(whole[0] != TestType{0});
   if (kind == InitKind::kNormal) {
     CHECK(whole[13] == static_cast<TestType>(0.02 * keyed_normal(key, 13)));
+    fill_parameter(whole.data(), {rows, cols, 0, 0, rows, cols}, {kind, 0.02, 1.0}, key);
+    CHECK(whole[13] == static_cast<TestType>(1.0 + 0.02 * keyed_normal(key, 13)));
+    fill_parameter(whole.data(), {rows, cols, 0, 0, rows, cols}, init, key);
   }
   if (kind == InitKind::kUniform) {
     CHECK(whole[13] == static_cast<TestType>(0.02 * (2 * keyed_uniform(key, 13) - 1)));

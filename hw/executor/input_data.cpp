@@ -1,0 +1,135 @@
+#include "hw/executor/input_data.hpp"
+
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "hw/random.hpp"
+#include "sim/core/error.hpp"
+#include "sim/core/resident_input.hpp"
+
+namespace parplan::hw {
+namespace {
+
+/// The name that keys a value's numbers.
+std::string_view key_name(const Model& model, ValueId value) {
+  const ValueRole role = model.value(value).role;
+  for (std::uint32_t i = 0; i < value.index; ++i) {
+    if (model.values[i].role == role) return model.value(value).name;
+  }
+  if (role == ValueRole::kTokens) return "tokens";
+  return role == ValueRole::kFeatures ? "inputs" : "targets";
+}
+
+/// How many ids the op that reads `value` knows.
+std::int64_t vocabulary_of(const Model& model, ValueId value) {
+  for (const Op& op : model.ops) {
+    for (const ValueId input : op.inputs) {
+      if (input != value) continue;
+      if (const auto* embedding = std::get_if<EmbeddingOp>(&op.body)) return embedding->vocabulary;
+      if (const auto* loss = std::get_if<CrossEntropyOp>(&op.body)) return loss->vocabulary;
+    }
+  }
+  throw InternalError("token value '" + model.value(value).name +
+                      "' is read by an embedding or a cross-entropy");
+}
+
+bool holds_ids(ValueRole role) { return role == ValueRole::kTokens || role == ValueRole::kClasses; }
+
+template <class T>
+void draw_reals(std::uint64_t key, std::int64_t first, std::int64_t count, T* out) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    out[i] = static_cast<T>(keyed_normal(key, static_cast<std::uint64_t>(first + i)));
+  }
+}
+
+void check_fits_token_file(const Model& model, const Workload& workload) {
+  int token_values = 0;
+  for (const Value& value : model.values) {
+    const bool real = value.role == ValueRole::kFeatures || value.role == ValueRole::kRealTarget;
+    token_values += value.role == ValueRole::kTokens ? 1 : 0;
+    if (real || token_values > 1 ||
+        (holds_ids(value.role) && value.positions != Positions::kSequence)) {
+      throw InputError(
+          "token file '" + workload.data.path + "' cannot give '" + value.name + "' of model '" +
+          model.name +
+          "': it holds one sequence of tokens and their successors; use synthetic data");
+    }
+  }
+}
+
+}  // namespace
+
+InputData::InputData(const Model& model, const Workload& workload, std::span<const ValueId> loaded)
+    : workload_(workload), samples_(workload.data.samples) {
+  if (workload.data.kind == DataKind::kTokenFile) {
+    check_fits_token_file(model, workload);
+    file_ = std::make_unique<TokenFile>(workload.data.path, workload.data.width, workload.sequence);
+    samples_ = file_->samples();
+  }
+  for (const ValueId value : loaded) sources_.try_emplace(value, make_source(model, value));
+}
+
+InputData::Source InputData::make_source(const Model& model, ValueId id) const {
+  const Value& value = model.value(id);
+  Source source;
+  source.role = value.role;
+  source.key = tensor_key(workload_.seed, key_name(model, id));
+  source.row = positions_of(value, workload_) * (holds_ids(value.role) ? 1 : value.features);
+  if (holds_ids(value.role)) source.vocabulary = vocabulary_of(model, id);
+  source.kept.resize(static_cast<std::size_t>(resident_input_bytes(value, workload_).value));
+  if (source.kept.empty()) return source;
+  if (workload_.precision == DType::kFloat64) {
+    draw_reals(source.key, 0, samples_ * source.row, reinterpret_cast<double*>(source.kept.data()));
+  } else {
+    draw_reals(source.key, 0, samples_ * source.row, reinterpret_cast<float*>(source.kept.data()));
+  }
+  return source;
+}
+
+void InputData::load_ids(const Source& source, std::span<const std::int64_t> samples,
+                         std::int32_t* out) const {
+  for (const std::int64_t sample : samples) {
+    const std::span<std::int32_t> row(out, static_cast<std::size_t>(source.row));
+    if (file_) {
+      file_->read(sample, source.role == ValueRole::kClasses ? 1 : 0, source.vocabulary, row);
+    } else {
+      const auto first = static_cast<std::uint64_t>(sample * source.row);
+      const auto vocabulary = static_cast<std::uint64_t>(source.vocabulary);
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        row[i] = static_cast<std::int32_t>(keyed_u64(source.key, first + i) % vocabulary);
+      }
+    }
+    out += source.row;
+  }
+}
+
+template <class T>
+void InputData::load_reals(const Source& source, std::span<const std::int64_t> samples,
+                           T* out) const {
+  for (const std::int64_t sample : samples) {
+    const std::int64_t first = sample * source.row;
+    if (source.kept.empty()) {
+      draw_reals(source.key, first, source.row, out);
+    } else {
+      std::memcpy(out, reinterpret_cast<const T*>(source.kept.data()) + first,
+                  static_cast<std::size_t>(source.row) * sizeof(T));
+    }
+    out += source.row;
+  }
+}
+
+void InputData::load(ValueId value, std::span<const std::int64_t> samples, std::byte* out) const {
+  const auto found = sources_.find(value);
+  ensure(found != sources_.end(), "only values announced to InputData are loaded");
+  const Source& source = found->second;
+  if (holds_ids(source.role)) {
+    load_ids(source, samples, reinterpret_cast<std::int32_t*>(out));
+  } else if (workload_.precision == DType::kFloat64) {
+    load_reals(source, samples, reinterpret_cast<double*>(out));
+  } else {
+    load_reals(source, samples, reinterpret_cast<float*>(out));
+  }
+}
+
+}  // namespace parplan::hw

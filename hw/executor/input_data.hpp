@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "hw/executor/token_file.hpp"
+#include "sim/core/model.hpp"
+#include "sim/core/workload.hpp"
+
+namespace parplan::hw {
+
+/// The input and target values of every sample of a data set, as a pure function of the workload
+/// and the sample's index, so that any rank can load any sample.
+///
+/// Synthetic, with K(name) = tensor_key(seed, name) and e the element's index in the value's
+/// [samples, positions, features] array:
+///   token ids    keyed_u64(K("tokens"), e) % vocabulary of the embedding that reads them
+///   classes      keyed_u64(K("targets"), e) % vocabulary of the loss
+///   features     keyed_normal(K("inputs"), e)
+///   real targets keyed_normal(K("targets"), e)
+/// A second and further value of the same role uses its own name instead.
+/// Token file: tokens and classes of the file (see TokenFile); other inputs do not exist.
+class InputData {
+ public:
+  /// `loaded`: the values this rank will load; what is kept in memory is drawn here. InputError for
+  /// a token file that is broken or does not fit the model. The model must outlive it.
+  InputData(const Model& model, const Workload& workload, std::span<const ValueId> loaded);
+
+  std::int64_t samples() const { return samples_; }
+  /// Writes the value's rows of these samples, one after the other: int32 for ids, the workload's
+  /// precision for reals.
+  void load(ValueId value, std::span<const std::int64_t> samples, std::byte* out) const;
+
+ private:
+  struct Source {
+    ValueRole role = ValueRole::kTokens;
+    std::uint64_t key = 0;
+    std::int64_t row = 0;         ///< elements per sample
+    std::int64_t vocabulary = 0;  ///< ids
+    std::vector<std::byte> kept;  ///< all samples, where resident_input_bytes says so
+  };
+
+  Source make_source(const Model& model, ValueId value) const;
+  void load_ids(const Source& source, std::span<const std::int64_t> samples,
+                std::int32_t* out) const;
+  template <class T>
+  void load_reals(const Source& source, std::span<const std::int64_t> samples, T* out) const;
+
+  const Workload workload_;
+  std::int64_t samples_ = 0;
+  std::unique_ptr<TokenFile> file_;
+  std::map<ValueId, Source> sources_;
+};
+
+}  // namespace parplan::hw
