@@ -7,7 +7,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -41,33 +40,20 @@ class Descriptor {
   explicit Descriptor(int fd) : fd_(fd) {}
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
   }
   [[nodiscard]] bool valid() const { return fd_ >= 0; }
+  void reset(int fd) {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = fd;
+  }
   [[nodiscard]] int get() const { return fd_; }
   /// 0 or the error: some file systems report a failed write only here.
   [[nodiscard]] int close() { return ::close(std::exchange(fd_, -1)) == 0 ? 0 : errno; }
 
  private:
   int fd_;
-};
-
-/// Removes a file unless told to keep it.
-class Temporary {
- public:
-  explicit Temporary(fs::path path) : path_(std::move(path)) {}
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-  ~Temporary() {
-    if (!kept_) ::unlink(path_.c_str());
-  }
-  void keep() { kept_ = true; }
-
- private:
-  fs::path path_;
-  bool kept_ = false;
 };
 
 void write_all(const Descriptor& file, std::string_view content, const fs::path& path) {
@@ -87,20 +73,47 @@ fs::path resolve_links(const fs::path& path) {
   return target.empty() ? path : target;
 }
 
-/// A name beside `target` that is new; the process id keeps ranks on one file system apart.
-std::pair<fs::path, Descriptor> open_temporary(const fs::path& target, const fs::path& path) {
+/// A name in the directory of `target`; the process id keeps ranks on one file system apart.
+fs::path temporary_name(const fs::path& target) {
   static std::atomic<unsigned> serial{0};
-  for (int attempt = 0; attempt < kMostNameCollisions; ++attempt) {
-    const std::string name =
-        ".parplan-" + std::to_string(::getpid()) + "-" + std::to_string(serial++) + ".tmp";
-    fs::path candidate = target.parent_path() / name;
-    Descriptor file(
-        ::open(candidate.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kNewFileMode));
-    if (file.valid()) return {std::move(candidate), std::move(file)};
-    if (errno != EEXIST) fail_write(path, reason(errno));
-  }
-  fail_write(path, "no free name for a temporary file beside it");
+  return target.parent_path() /
+         (".parplan-" + std::to_string(::getpid()) + "-" + std::to_string(serial++) + ".tmp");
 }
+
+/// A new file beside `target`, removed at the end unless it has taken its place.
+class TemporaryFile {
+ public:
+  /// `path` is what the user calls the target.
+  TemporaryFile(fs::path target, const fs::path& path)
+      : target_(std::move(target)), name_(temporary_name(target_)), file_(create()) {
+    for (int more = kMostNameCollisions; !file_.valid() && errno == EEXIST && more > 0; --more) {
+      name_ = temporary_name(target_);
+      file_.reset(create());
+    }
+    if (!file_.valid()) fail_write(path, reason(errno));
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() {
+    if (!placed_) ::unlink(name_.c_str());
+  }
+  Descriptor& file() { return file_; }
+  [[nodiscard]] int replace_target() {
+    if (::rename(name_.c_str(), target_.c_str()) != 0) return errno;
+    placed_ = true;
+    return 0;
+  }
+
+ private:
+  int create() const {
+    return ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kNewFileMode);
+  }
+
+  fs::path target_;
+  fs::path name_;
+  Descriptor file_;
+  bool placed_ = false;
+};
 
 void write_in_place(const fs::path& path, std::string_view content) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
@@ -152,16 +165,15 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
     write_in_place(path, content);
     return;
   }
-  auto [temporary_path, file] = open_temporary(target, path);
-  Temporary temporary(temporary_path);
+  TemporaryFile temporary(target, path);
+  Descriptor& file = temporary.file();
   if (exists && ::fchmod(file.get(), old.st_mode & kPermissionBits) != 0) {
     fail_write(path, reason(errno));
   }
   write_all(file, content, path);
   if (::fsync(file.get()) != 0) fail_write(path, reason(errno));
   if (const int code = file.close(); code != 0) fail_write(path, reason(code));
-  if (::rename(temporary_path.c_str(), target.c_str()) != 0) fail_write(path, reason(errno));
-  temporary.keep();
+  if (const int code = temporary.replace_target(); code != 0) fail_write(path, reason(code));
   sync_directory(target);
 }
 

@@ -52,10 +52,10 @@ std::size_t utf8_length(std::string_view text) {
 }
 
 std::string hex(unsigned value, std::size_t digits) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  constexpr std::string_view digits_of_16 = "0123456789ABCDEF";
   std::string text(digits, '0');
   for (auto digit = text.rbegin(); digit != text.rend(); ++digit, value /= 16) {
-    *digit = kDigits[value % 16];
+    *digit = digits_of_16[value % 16];
   }
   return text;
 }
@@ -280,7 +280,7 @@ class FaultFinder {
   void member(std::size_t depth, std::map<std::string, std::size_t>& names) {
     const std::size_t begin = position_;
     const std::string name = string();
-    const std::string shown_name = shortened(nlohmann::json(name).dump(), kShownBytes);
+    const std::string shown_name = shortened(quoted_text(name), kShownBytes);
     const auto [earlier, is_new] = names.emplace(name, begin);
     if (!is_new) {
       fail(begin, "the key " + shown_name + " is in this object twice, first at line " +

@@ -71,7 +71,7 @@ std::string describe(const NumberRange& range) {
 
 /// Escaped as in JSON, so that no key can play tricks with the terminal.
 std::string quoted_key(std::string_view key) {
-  const std::string escaped = json(key).dump();
+  const std::string escaped = quoted_text(key);
   return "'" + shortened(std::string_view(escaped).substr(1, escaped.size() - 2), kShownBytes) +
          "'";
 }
@@ -129,9 +129,9 @@ double JsonElement::number(NumberRange range) const {
 }
 
 std::int64_t JsonElement::checked_integer(IntegerRange range) const {
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   const bool fits = value_->is_number_integer() &&
-                    !(value_->is_number_unsigned() && value_->get<std::uint64_t>() > kMost);
+                    !(value_->is_number_unsigned() && value_->get<std::uint64_t>() > most);
   if (fits) {
     const auto integer = value_->get<std::int64_t>();
     if (integer >= range.min && integer <= range.max) return integer;
@@ -249,7 +249,7 @@ void JsonReader::finish() const {
 }
 
 int expect_format(JsonReader& reader, std::string_view format, int oldest, int newest) {
-  constexpr std::string_view kOurs = "parplan/";
+  constexpr std::string_view ours = "parplan/";
   const std::string wanted(format);
   const auto found = reader.find("format");
   if (!found) {
@@ -259,8 +259,8 @@ int expect_format(JsonReader& reader, std::string_view format, int oldest, int n
   const std::string& name = found->string();
   if (name != format) {
     const bool is_ours =
-        name.starts_with(kOurs) &&
-        name.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", kOurs.size()) == std::string::npos;
+        name.starts_with(ours) &&
+        name.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", ours.size()) == std::string::npos;
     if (!is_ours) found->fail_expected("\"" + wanted + "\"");
     found->fail("this is a " + name + " file, a " + wanted + " file is needed here");
   }

@@ -116,11 +116,15 @@ class Locator {
 
 }  // namespace
 
+std::string quoted_text(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 std::string path_text(const JsonPath& path) {
   std::string text = "$";
   for (const auto& step : path) {
     if (const auto* name = std::get_if<std::string>(&step)) {
-      text += is_identifier(*name) ? "." + *name : "[" + nlohmann::json(*name).dump() + "]";
+      text += is_identifier(*name) ? "." + *name : "[" + quoted_text(*name) + "]";
     } else {
       text += "[" + std::to_string(std::get<std::size_t>(step)) + "]";
     }

@@ -15,6 +15,9 @@ inline constexpr std::size_t kMaxJsonDepth = 200;
 /// A way from the root of a document: member names and array indices.
 using JsonPath = std::vector<std::variant<std::string, std::size_t>>;
 
+/// `text` as a JSON string with its quotes; bytes that are not UTF-8 show as U+FFFD. For messages.
+[[nodiscard]] std::string quoted_text(std::string_view text);
+
 /// "$.layers[3].heads"; names that are no identifiers are shown as $["my name"].
 [[nodiscard]] std::string path_text(const JsonPath& path);
 

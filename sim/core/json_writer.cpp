@@ -6,7 +6,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "sim/core/error.hpp"
 #include "sim/core/json_scanner.hpp"
@@ -29,37 +32,61 @@ class Writer {
     } else if (value.is_array()) {
       array(value);
     } else {
-      text_ += scalar(value);
+      scalar(value);
     }
   }
 
  private:
-  void promise(bool condition, const char* what) const {
-    if (!condition) ensure(false, std::string(what) + " at " + path_text(path_));
+  /// A member's name or an item's index, borrowed from the value that is written.
+  struct Step {
+    const std::string* name = nullptr;
+    std::size_t index = 0;
+  };
+
+  [[noreturn]] void fail(const char* promise) const {
+    JsonPath path;
+    for (const Step& step : path_) {
+      if (step.name != nullptr) {
+        path.emplace_back(*step.name);
+      } else {
+        path.emplace_back(step.index);
+      }
+    }
+    throw InternalError("internal error: broken promise: " + std::string(promise) + " at " +
+                        path_text(path));
   }
 
-  [[nodiscard]] std::string scalar(const ordered_json& value) const {
-    if (value.is_number_float()) return number(value.get<double>());
-    if (value.is_string()) return string(value.get_ref<const std::string&>());
-    promise(value.is_primitive() && !value.is_binary(), "only JSON values are written");
-    return value.dump();
-  }
-  [[nodiscard]] std::string string(const std::string& value) const {
-    try {
-      return ordered_json(value).dump();
-    } catch (const ordered_json::type_error&) {
-      promise(false, "strings that are written are UTF-8");
-      return {};
+  void scalar(const ordered_json& value) {
+    if (value.is_number_float()) {
+      number(value.get<double>());
+    } else if (value.is_string()) {
+      string(value.get_ref<const std::string&>());
+    } else if (value.is_primitive() && !value.is_binary() && !value.is_discarded()) {
+      text_ += value.dump();
+    } else {
+      fail("only JSON values are written");
     }
   }
-  [[nodiscard]] std::string number(double value) const {
-    promise(std::isfinite(value), "numbers that are written are finite");
-    std::array<char, 32> buffer{};  // the longest double has 24 characters
+  void string(const std::string& value) {
+    const auto plain = [](char c) { return c >= ' ' && c < 0x7F && c != '"' && c != '\\'; };
+    if (std::all_of(value.begin(), value.end(), plain)) {
+      text_.append("\"").append(value).append("\"");
+      return;
+    }
+    try {
+      text_ += ordered_json(value).dump();
+    } catch (const ordered_json::type_error&) {
+      fail("strings that are written are UTF-8");
+    }
+  }
+  void number(double value) {
+    if (!std::isfinite(value)) fail("numbers that are written are finite");
+    std::array<char, 32> buffer;  // the longest double has 24 characters
     const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
-    promise(error == std::errc(), "a double fits the buffer");
-    std::string digits(buffer.data(), end);
-    if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
-    return digits;
+    if (error != std::errc()) fail("a double fits the buffer");
+    const std::string_view digits(buffer.data(), static_cast<std::size_t>(end - buffer.data()));
+    text_ += digits;
+    if (digits.find_first_of(".e") == std::string_view::npos) text_ += ".0";
   }
 
   void new_line() { text_.append("\n").append(kIndent * path_.size(), ' '); }
@@ -70,15 +97,16 @@ class Writer {
       text_ += "{}";
       return;
     }
-    promise(path_.size() < kMaxJsonDepth, "a document is not nested deeper than it can be read");
+    if (path_.size() == kMaxJsonDepth) fail("a document is not nested deeper than it can be read");
     text_ += "{";
     const char* separator = "";
     for (const auto& [name, member] : value.get_ref<const ordered_json::object_t&>()) {
       text_ += separator;
       separator = ",";
-      path_.emplace_back(name);
+      path_.push_back({.name = &name});
       new_line();
-      text_ += string(name) + ": ";
+      string(name);
+      text_ += ": ";
       this->value(member);
       path_.pop_back();
     }
@@ -87,12 +115,12 @@ class Writer {
   }
 
   void array(const ordered_json& value) {
-    promise(path_.size() < kMaxJsonDepth, "a document is not nested deeper than it can be read");
+    if (path_.size() == kMaxJsonDepth) fail("a document is not nested deeper than it can be read");
     if (one_line(value)) return;
     text_ += "[";
     for (std::size_t i = 0; i < value.size(); ++i) {
       if (i > 0) text_ += ",";
-      path_.emplace_back(i);
+      path_.push_back({.index = i});
       new_line();
       this->value(value[i]);
       path_.pop_back();
@@ -100,24 +128,28 @@ class Writer {
     new_line();
     text_ += "]";
   }
+  /// Writes the array if it has only scalars and fits the line; else leaves the text as it was.
   bool one_line(const ordered_json& value) {
+    if (std::any_of(value.begin(), value.end(), [](const auto& v) { return v.is_structured(); })) {
+      return false;
+    }
+    const std::size_t begin = text_.size();
     const std::size_t room = kLineWidth - std::min(kLineWidth, column());
-    std::string line = "[";
-    for (std::size_t i = 0; i < value.size(); ++i) {
-      if (value[i].is_structured() || line.size() > room) return false;
-      if (i > 0) line += ", ";
-      path_.emplace_back(i);
-      line += scalar(value[i]);
+    text_ += "[";
+    for (std::size_t i = 0; i < value.size() && text_.size() - begin <= room; ++i) {
+      if (i > 0) text_ += ", ";
+      path_.push_back({.index = i});
+      scalar(value[i]);
       path_.pop_back();
     }
-    line += "]";
-    if (line.size() > room) return false;
-    text_ += line;
-    return true;
+    text_ += "]";
+    if (text_.size() - begin <= room) return true;
+    text_.resize(begin);
+    return false;
   }
 
   std::string text_;
-  JsonPath path_;
+  std::vector<Step> path_;
 };
 
 }  // namespace

@@ -115,6 +115,9 @@ TEST_CASE("what JSON cannot hold is our own error, with its path", "[core]") {
   value["a"] = "\xFF";
   CHECK_THROWS_WITH(dump(value),
                     "internal error: broken promise: strings that are written are UTF-8 at $.a");
+  CHECK_THROWS_WITH(dump(ordered_json{{"\xFF", 1}}),
+                    "internal error: broken promise: strings that are written are UTF-8 at "
+                    "$[\"\xEF\xBF\xBD\"]");
   value["a"] = ordered_json::binary({1, 2});
   CHECK_THROWS_AS(dump(value), InternalError);
 }
