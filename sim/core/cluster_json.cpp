@@ -1,0 +1,240 @@
+#include "sim/core/cluster_json.hpp"
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "sim/core/enum_name.hpp"
+#include "sim/core/json_reader.hpp"
+#include "sim/core/json_writer.hpp"
+#include "sim/core/plan_json.hpp"
+
+namespace parplan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array kDTypes = enum_names(DType::kFloat32, DType::kFloat64, DType::kInt32);
+constexpr std::array kFunctions{
+    EnumName<Activation>{"relu", Activation::kRelu},
+    EnumName<Activation>{"gelu_erf", Activation::kGeluErf},
+    EnumName<Activation>{"gelu_tanh", Activation::kGeluTanh},
+    EnumName<Activation>{"silu", Activation::kSilu},
+};
+
+struct ShapeField {
+  const char* key;
+  std::int64_t OpShape::*member;
+};
+constexpr std::array kShapeFields{
+    ShapeField{"rows", &OpShape::rows},         ShapeField{"columns", &OpShape::columns},
+    ShapeField{"inner", &OpShape::inner},       ShapeField{"batch", &OpShape::batch},
+    ShapeField{"queries", &OpShape::queries},   ShapeField{"keys", &OpShape::keys},
+    ShapeField{"heads", &OpShape::heads},       ShapeField{"kv_heads", &OpShape::kv_heads},
+    ShapeField{"head_dim", &OpShape::head_dim},
+};
+
+Json sample_json(const OperationSample& sample) {
+  Json json{{"code", name_of(sample.code)}, {"dtype", name_of(sample.dtype)}};
+  for (const ShapeField& field : kShapeFields) {
+    if (sample.shape.*field.member != 0) json[field.key] = sample.shape.*field.member;
+  }
+  if (sample.variant.dropout) json["dropout"] = true;
+  if (sample.variant.causal) json["causal"] = true;
+  if (sample.variant.accumulate) json["accumulate"] = true;
+  if (sample.code == OpCode::kActivationForward || sample.code == OpCode::kActivationBackward) {
+    json["function"] = name_of<Activation>(sample.variant.function, kFunctions);
+  }
+  json["median_s"] = sample.median.value;
+  json["relative_spread"] = sample.relative_spread;
+  return json;
+}
+
+OperationSample read_sample(JsonReader& r) {
+  OperationSample sample;
+  const JsonElement code = r.require("code");
+  const auto known = op_code_from_name(code.string());
+  if (!known) code.fail_expected("the name of an operation code");
+  sample.code = *known;
+  sample.dtype = r.enumeration<DType>("dtype", kDTypes);
+  for (const ShapeField& field : kShapeFields) {
+    sample.shape.*field.member = r.optional_integer<std::int64_t>(field.key, 0).value_or(0);
+  }
+  sample.variant.dropout = r.optional_boolean("dropout").value_or(false);
+  sample.variant.causal = r.optional_boolean("causal").value_or(false);
+  sample.variant.accumulate = r.optional_boolean("accumulate").value_or(false);
+  sample.variant.function =
+      r.optional_enumeration<Activation>("function", kFunctions).value_or(Activation::kRelu);
+  sample.median = r.quantity<Seconds>("median_s");
+  sample.relative_spread = r.number("relative_spread", NumberRange::at_least(0));
+  return sample;
+}
+
+Json transfer_json(const TransferSample& t) {
+  return {{"kind", name_of(t.kind)},
+          {"ranks", t.ranks},
+          {"bytes", t.bytes.value},
+          {"median_s", t.median.value},
+          {"cpu_s", t.cpu.value},
+          {"peer_cpu_s", t.peer_cpu.value},
+          {"relative_spread", t.relative_spread}};
+}
+
+TransferSample read_transfer(JsonReader& r) {
+  TransferSample t;
+  const JsonElement kind = r.require("kind");
+  const auto known = collective_from_name(kind.string());
+  if (!known)
+    kind.fail_expected(
+        "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast "
+        "or send_receive");
+  t.kind = *known;
+  t.ranks = r.integer<int>("ranks", 2);
+  t.bytes = r.quantity<Bytes>("bytes");
+  t.median = r.quantity<Seconds>("median_s");
+  t.cpu = r.quantity<Seconds>("cpu_s");
+  t.peer_cpu = r.quantity<Seconds>("peer_cpu_s");
+  t.relative_spread = r.number("relative_spread", NumberRange::at_least(0));
+  return t;
+}
+
+Json link_json(const LinkSpec& link) {
+  return {{"name", link.name},
+          {"latency_s", link.latency.value},
+          {"bandwidth_bytes_per_s", link.bandwidth.value},
+          {"send_cpu_s_per_byte", link.send_cpu_s_per_byte},
+          {"receive_cpu_s_per_byte", link.receive_cpu_s_per_byte},
+          {"half_duplex", link.half_duplex},
+          {"shared", link.shared}};
+}
+
+LinkSpec read_link(JsonReader& r) {
+  LinkSpec link;
+  link.name = r.string("name");
+  link.latency = r.quantity<Seconds>("latency_s");
+  link.bandwidth = r.quantity<BytesPerSecond>("bandwidth_bytes_per_s");
+  link.send_cpu_s_per_byte =
+      r.optional_number("send_cpu_s_per_byte", NumberRange::at_least(0)).value_or(0);
+  link.receive_cpu_s_per_byte =
+      r.optional_number("receive_cpu_s_per_byte", NumberRange::at_least(0)).value_or(0);
+  link.half_duplex = r.optional_boolean("half_duplex").value_or(false);
+  link.shared = r.optional_boolean("shared").value_or(false);
+  return link;
+}
+
+Json device_json(const DeviceSpec& device) {
+  Json peak = Json::object();
+  for (const auto& [dtype, rate] : device.peak) peak[std::string(name_of(dtype))] = rate.value;
+  return {{"name", device.name},
+          {"memory_bytes", device.memory.value},
+          {"cores", device.cores},
+          {"peak_flop_per_s", std::move(peak)},
+          {"memory_bandwidth_bytes_per_s", device.memory_bandwidth.value},
+          {"operation_overhead_s", device.operation_overhead.value},
+          {"instruction_overhead_s", device.instruction_overhead.value},
+          {"step_overhead_s", device.step_overhead.value},
+          {"process_bytes", device.process_bytes.value}};
+}
+
+DeviceSpec read_device(JsonReader& r) {
+  DeviceSpec device;
+  device.name = r.string("name");
+  device.memory = r.quantity<Bytes>("memory_bytes", std::int64_t{1});
+  device.cores = r.optional_integer<int>("cores", 1).value_or(1);
+  r.object("peak_flop_per_s", [&device](JsonReader& p) {
+    for (const EnumName<DType>& row : kDTypes) {
+      if (const auto rate = p.optional_number(row.name, NumberRange::above(0))) {
+        device.peak[row.value] = FlopPerSecond{*rate};
+      }
+    }
+  });
+  device.memory_bandwidth = r.quantity<BytesPerSecond>("memory_bandwidth_bytes_per_s");
+  const auto seconds = [&r](const char* key) {
+    return r.optional_quantity<Seconds>(key).value_or(Seconds{});
+  };
+  device.operation_overhead = seconds("operation_overhead_s");
+  device.instruction_overhead = seconds("instruction_overhead_s");
+  device.step_overhead = seconds("step_overhead_s");
+  device.process_bytes = r.optional_quantity<Bytes>("process_bytes").value_or(Bytes{});
+  return device;
+}
+
+Provenance read_provenance(JsonReader& r) {
+  Provenance p;
+  p.date = r.string("date");
+  p.host = r.string("host");
+  p.versions = r.string("versions");
+  p.command = r.string("command");
+  r.optional_array("fitted_from", [&p](JsonElement e) { p.fitted_from.push_back(e.string()); });
+  return p;
+}
+
+}  // namespace
+
+Json to_json(const Cluster& c) {
+  Json json{{"format", "parplan/machine"}, {"version", 1}, {"name", c.name}};
+  json["measured"] = c.measured;
+  json["nodes"] = c.nodes;
+  json["devices_per_node"] = c.devices_per_node;
+  json["cores_per_node"] = c.cores_per_node;
+  json["device"] = device_json(c.device);
+  json["intra_node"] = link_json(c.intra_node);
+  json["inter_node"] = link_json(c.inter_node);
+  json["overlap_slowdown"] = c.overlap_slowdown;
+  Json operations = Json::array();
+  for (const OperationSample& s : c.operations) operations.push_back(sample_json(s));
+  json["operations"] = std::move(operations);
+  Json transfers = Json::array();
+  for (const TransferSample& t : c.transfers) transfers.push_back(transfer_json(t));
+  json["transfers"] = std::move(transfers);
+  Json calibration = Json::array();
+  for (const CalibrationFactor& f : c.calibration) {
+    calibration.push_back({{"key", f.key},
+                           {"factor", f.factor},
+                           {"relative_spread", f.relative_spread},
+                           {"samples", f.samples}});
+  }
+  json["calibration"] = std::move(calibration);
+  json["provenance"] = {{"date", c.provenance.date},
+                        {"host", c.provenance.host},
+                        {"versions", c.provenance.versions},
+                        {"command", c.provenance.command},
+                        {"fitted_from", c.provenance.fitted_from}};
+  return json;
+}
+
+Cluster read_cluster(const JsonDocument& document) {
+  JsonReader r(document);
+  static_cast<void>(expect_format(r, "parplan/machine", 1, 1));
+  Cluster c;
+  c.name = r.string("name");
+  c.measured = r.optional_boolean("measured").value_or(false);
+  c.nodes = r.integer<int>("nodes", 1);
+  c.devices_per_node = r.integer<int>("devices_per_node", 1);
+  c.cores_per_node = r.optional_integer<int>("cores_per_node", 0).value_or(0);
+  r.object("device", [&c](JsonReader& d) { c.device = read_device(d); });
+  r.object("intra_node", [&c](JsonReader& l) { c.intra_node = read_link(l); });
+  r.object("inter_node", [&c](JsonReader& l) { c.inter_node = read_link(l); });
+  c.overlap_slowdown =
+      r.optional_number("overlap_slowdown", NumberRange::at_least(1)).value_or(1.0);
+  r.optional_array("operations", [&c](JsonReader& s) { c.operations.push_back(read_sample(s)); });
+  r.optional_array("transfers", [&c](JsonReader& t) { c.transfers.push_back(read_transfer(t)); });
+  r.optional_array("calibration", [&c](JsonReader& f) {
+    CalibrationFactor factor;
+    factor.key = f.string("key");
+    factor.factor = f.number("factor", NumberRange::above(0));
+    factor.relative_spread = f.number("relative_spread", NumberRange::at_least(0));
+    factor.samples = f.integer<std::int64_t>("samples", 0);
+    c.calibration.push_back(std::move(factor));
+  });
+  r.optional_object("provenance", [&c](JsonReader& p) { c.provenance = read_provenance(p); });
+  r.finish();
+  return c;
+}
+
+Cluster load_cluster(const std::filesystem::path& path) {
+  return read_cluster(JsonDocument::load(path));
+}
+
+std::string digest_of(const Cluster& cluster) { return digest_of_text(dump(to_json(cluster))); }
+
+}  // namespace parplan

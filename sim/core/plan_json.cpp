@@ -1,0 +1,200 @@
+#include "sim/core/plan_json.hpp"
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "sim/core/enum_name.hpp"
+#include "sim/core/error.hpp"
+#include "sim/core/json_document.hpp"
+#include "sim/core/json_writer.hpp"
+#include "sim/core/model_json.hpp"
+
+namespace parplan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array kPrecisions{
+    EnumName<DType>{"float32", DType::kFloat32},
+    EnumName<DType>{"float64", DType::kFloat64},
+};
+constexpr std::array kOptimizers{
+    EnumName<OptimizerKind>{"adam", OptimizerKind::kAdam},
+    EnumName<OptimizerKind>{"adamw", OptimizerKind::kAdamW},
+};
+constexpr std::array kDataKinds{
+    EnumName<DataKind>{"synthetic", DataKind::kSynthetic},
+    EnumName<DataKind>{"token_file", DataKind::kTokenFile},
+};
+constexpr std::array kWidths{
+    EnumName<TokenWidth>{"uint16", TokenWidth::kUint16},
+    EnumName<TokenWidth>{"uint32", TokenWidth::kUint32},
+};
+constexpr std::array kRemainders{
+    EnumName<Remainder>{"pad", Remainder::kPad},
+    EnumName<Remainder>{"drop", Remainder::kDrop},
+};
+constexpr std::int64_t kMostSamples = std::int64_t{1} << 48;
+
+Json data_json(const DataSource& data) {
+  Json json{{"kind", name_of<DataKind>(data.kind, kDataKinds)}};
+  if (data.kind == DataKind::kTokenFile) {
+    json["path"] = data.path;
+    json["width"] = name_of<TokenWidth>(data.width, kWidths);
+  } else {
+    json["samples"] = data.samples;
+  }
+  json["shuffle"] = data.shuffle;
+  json["remainder"] = name_of<Remainder>(data.remainder, kRemainders);
+  return json;
+}
+
+DataSource read_data(JsonReader& r) {
+  DataSource data;
+  data.kind = r.enumeration<DataKind>("kind", kDataKinds);
+  if (data.kind == DataKind::kTokenFile) {
+    data.path = r.string("path");
+    data.width = r.enumeration<TokenWidth>("width", kWidths);
+  } else {
+    data.samples = r.integer<std::int64_t>("samples", 1, kMostSamples);
+  }
+  data.shuffle = r.boolean("shuffle");
+  data.remainder = r.enumeration<Remainder>("remainder", kRemainders);
+  return data;
+}
+
+Json layout_json(const Layout& layout) {
+  Json json{{"dp", layout.dp}, {"tp", layout.tp}, {"pp", layout.pp}, {"mp", layout.mp}};
+  json["schedule"] = pipeline_schedule_name(layout.schedule);
+  json["microbatches"] = layout.microbatches;
+  if (!layout.stage_layers.empty()) json["stage_layers"] = layout.stage_layers;
+  if (!layout.layer_devices.empty()) json["layer_devices"] = layout.layer_devices;
+  return json;
+}
+
+std::vector<int> read_counts(JsonReader& r, std::string_view key, int least) {
+  std::vector<int> counts;
+  r.optional_array(key, [&](JsonElement e) { counts.push_back(e.integer<int>(least)); });
+  return counts;
+}
+
+Layout read_layout(JsonReader& r) {
+  Layout layout;
+  layout.dp = r.integer<int>("dp", 1);
+  layout.tp = r.integer<int>("tp", 1);
+  layout.pp = r.integer<int>("pp", 1);
+  layout.mp = r.integer<int>("mp", 1);
+  const JsonElement schedule = r.require("schedule");
+  const auto known = parse_pipeline_schedule(schedule.string());
+  if (!known) schedule.fail_expected("\"gpipe\" or \"1f1b\"");
+  layout.schedule = *known;
+  layout.microbatches = r.integer<int>("microbatches", 1);
+  layout.stage_layers = read_counts(r, "stage_layers", 1);
+  layout.layer_devices = read_counts(r, "layer_devices", 0);
+  return layout;
+}
+
+Json training_json(const Plan& plan) {
+  Json json;
+  json["workload"] = to_json(plan.workload);
+  json["layout"] = layout_json(plan.layout);
+  json["stack"] = {{"target", plan.stack.target},
+                   {"bucket_bytes", plan.stack.bucket_bytes.value},
+                   {"overlap_gradient_reduction", plan.stack.overlap_gradient_reduction}};
+  json["model"] = to_json(plan.model);
+  return json;
+}
+
+}  // namespace
+
+Json to_json(const Workload& w) {
+  return {{"global_batch", w.global_batch},
+          {"sequence", w.sequence},
+          {"source_sequence", w.source_sequence},
+          {"precision", name_of<DType>(w.precision, kPrecisions)},
+          {"optimizer",
+           {{"kind", name_of<OptimizerKind>(w.optimizer.kind, kOptimizers)},
+            {"learning_rate", w.optimizer.learning_rate},
+            {"beta1", w.optimizer.beta1},
+            {"beta2", w.optimizer.beta2},
+            {"epsilon", w.optimizer.epsilon},
+            {"weight_decay", w.optimizer.weight_decay}}},
+          {"data", data_json(w.data)},
+          {"seed", w.seed}};
+}
+
+Workload read_workload(JsonReader& r) {
+  Workload w;
+  w.global_batch = r.integer<std::int64_t>("global_batch", 1, kMostSamples);
+  w.sequence = r.integer<std::int64_t>("sequence", 1, kMostSamples);
+  w.source_sequence = r.integer<std::int64_t>("source_sequence", 1, kMostSamples);
+  w.precision = r.enumeration<DType>("precision", kPrecisions);
+  r.object("optimizer", [&w](JsonReader& o) {
+    w.optimizer.kind = o.enumeration<OptimizerKind>("kind", kOptimizers);
+    w.optimizer.learning_rate = o.number("learning_rate", NumberRange::at_least(0));
+    w.optimizer.beta1 = o.number("beta1", NumberRange::between(0, 1));
+    w.optimizer.beta2 = o.number("beta2", NumberRange::between(0, 1));
+    w.optimizer.epsilon = o.number("epsilon", NumberRange::above(0));
+    w.optimizer.weight_decay = o.number("weight_decay", NumberRange::at_least(0));
+  });
+  r.object("data", [&w](JsonReader& d) { w.data = read_data(d); });
+  w.seed = r.integer<std::uint64_t>("seed");
+  return w;
+}
+
+Json to_json(const Plan& plan) {
+  Json json{{"format", "parplan/plan"}, {"version", 1}};
+  json["cluster"] = {{"name", plan.cluster_name}, {"digest", plan.cluster_digest}};
+  if (plan.expectation) {
+    json["expectation"] = {{"step_time_s", plan.expectation->step_time.value},
+                           {"peak_memory_bytes", plan.expectation->peak_memory.value}};
+  }
+  json.update(training_json(plan));
+  return json;
+}
+
+Plan read_plan(const JsonDocument& document) {
+  JsonReader r(document);
+  static_cast<void>(expect_format(r, "parplan/plan", 1, 1));
+  Plan plan;
+  r.object("cluster", [&plan](JsonReader& c) {
+    plan.cluster_name = c.string("name");
+    plan.cluster_digest = c.string("digest");
+  });
+  r.optional_object("expectation", [&plan](JsonReader& e) {
+    plan.expectation =
+        Expectation{e.quantity<Seconds>("step_time_s"), e.quantity<Bytes>("peak_memory_bytes")};
+  });
+  r.object("workload", [&plan](JsonReader& w) { plan.workload = read_workload(w); });
+  r.object("layout", [&plan](JsonReader& l) { plan.layout = read_layout(l); });
+  r.object("stack", [&plan](JsonReader& s) {
+    plan.stack.target = s.string("target");
+    plan.stack.bucket_bytes = s.quantity<Bytes>("bucket_bytes", std::int64_t{1});
+    plan.stack.overlap_gradient_reduction = s.boolean("overlap_gradient_reduction");
+  });
+  r.object("model", [&plan](JsonReader& m) { plan.model = read_model(m); });
+  r.finish();
+  for (const Refusal& refusal : check_layout(plan.model, plan.workload, plan.layout)) {
+    r.require("layout").fail(refusal.reason + "; try " + refusal.suggestion);
+  }
+  return plan;
+}
+
+Plan load_plan(const std::filesystem::path& path) { return read_plan(JsonDocument::load(path)); }
+
+std::string digest_of_text(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3ULL;
+  }
+  static constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string digest(16, '0');
+  for (int i = 15; i >= 0; --i, hash >>= 4)
+    digest[static_cast<std::size_t>(i)] = kDigits[hash & 15];
+  return digest;
+}
+
+std::string digest_of(const Plan& plan) { return digest_of_text(dump(training_json(plan))); }
+
+}  // namespace parplan

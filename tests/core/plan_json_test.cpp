@@ -1,0 +1,116 @@
+#include "sim/core/plan_json.hpp"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "sim/core/cluster_json.hpp"
+#include "sim/core/error.hpp"
+#include "sim/core/json_writer.hpp"
+#include "sim/core/model_presets.hpp"
+#include "tests/catch2_compat.hpp"
+
+using namespace parplan;
+
+namespace {
+
+Plan sample_plan(const char* model) {
+  Plan plan;
+  plan.model = *make_preset(model);
+  plan.workload.global_batch = 16;
+  plan.workload.sequence = 8;
+  plan.workload.source_sequence = 6;
+  plan.workload.optimizer.kind = OptimizerKind::kAdamW;
+  plan.workload.optimizer.weight_decay = 0.1;
+  plan.layout = place_layers(plan.model, plan.workload, parse_layout("dp=2,pp=2,microbatches=4"));
+  plan.cluster_name = "laptop";
+  plan.cluster_digest = "0123456789abcdef";
+  plan.expectation = Expectation{Seconds{0.1}, Bytes{123456789}};
+  return plan;
+}
+
+std::string read_error(const std::string& text) {
+  try {
+    read_plan(JsonDocument("plan.json", text));
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("a plan of every preset survives its file", "[core]") {
+  for (const ModelPreset& preset : model_presets()) {
+    INFO(preset.name);
+    const Plan plan = sample_plan(std::string(preset.name).c_str());
+    const std::string text = dump(to_json(plan));
+    CHECK(read_plan(JsonDocument("plan.json", text)) == plan);
+  }
+}
+
+TEST_CASE("a plan's digest ignores what was expected of it and sees everything else", "[core]") {
+  const Plan plan = sample_plan("gpt2-tiny");
+  Plan other = plan;
+  other.expectation.reset();
+  other.cluster_name = "elsewhere";
+  CHECK(digest_of(other) == digest_of(plan));
+  other.workload.seed = 2;
+  CHECK(digest_of(other) != digest_of(plan));
+}
+
+TEST_CASE("a damaged plan file is refused with file, line and path", "[core]") {
+  const std::string text = dump(to_json(sample_plan("seed-mlp")));
+  CHECK(read_error(text) == "accepted");
+  CHECK(read_error(replaced(text, "\"dp\": 2", "\"dp\": \"two\""))
+            .find("$.layout.dp: expected an integer >= 1, found \"two\"") != std::string::npos);
+  CHECK(read_error(replaced(text, "\"dp\"", "\"dpp\"")).find("plan.json:") == 0);
+  CHECK(read_error(replaced(text, "\"kind\": \"linear\"", "\"kind\": \"liner\""))
+            .find("unknown op kind") != std::string::npos);
+  CHECK(read_error(replaced(text, "\"global_batch\": 16", "\"global_batch\": 15"))
+            .find("does not divide by dp=2") != std::string::npos);
+  CHECK(read_error(replaced(text, "\"rows\": 256", "\"rows\": 255")).find("256 x 784") !=
+        std::string::npos);
+  for (std::size_t cut = 0; cut < text.size(); cut += 97) {
+    CHECK(read_error(text.substr(0, cut)) != "accepted");
+  }
+}
+
+TEST_CASE("a machine file survives a round trip and names what is wrong in it", "[core]") {
+  Cluster c;
+  c.name = "laptop";
+  c.measured = true;
+  c.devices_per_node = 2;
+  c.cores_per_node = 2;
+  c.device.name = "core";
+  c.device.memory = Bytes{std::int64_t{8} << 30};
+  c.device.peak[DType::kFloat32] = FlopPerSecond{2.5e11};
+  c.device.memory_bandwidth = BytesPerSecond{1e10};
+  c.operations.push_back({OpCode::kLinearForward,
+                          DType::kFloat32,
+                          {.rows = 4096, .columns = 512, .inner = 512},
+                          {},
+                          Seconds{0.0087},
+                          0.02});
+  c.operations.push_back({OpCode::kActivationForward,
+                          DType::kFloat32,
+                          {.rows = 4096, .columns = 2048},
+                          {.dropout = true, .function = Activation::kGeluTanh},
+                          Seconds{0.001},
+                          0.0});
+  c.transfers.push_back({CollectiveKind::kAllReduce, 2, Bytes{1 << 20}, Seconds{1e-4},
+                         Seconds{9e-5}, Seconds{}, 0.1});
+  c.calibration.push_back({"overhead/step", 1.25, 0.1, 12});
+  c.provenance = {"2026-01-01T00:00:00Z", "host", "oneDNN 2.6.3", "parplan profile", {"a.json"}};
+  const std::string text = dump(to_json(c));
+  CHECK(read_cluster(JsonDocument("machine.json", text)) == c);
+  CHECK_THROWS_AS(read_cluster(JsonDocument("m.json", replaced(text, "1.25", "-1.25"))),
+                  InputError);
+  CHECK_THROWS_AS(read_cluster(JsonDocument("m.json", replaced(text, "machine", "plan"))),
+                  InputError);
+}
