@@ -56,7 +56,7 @@ class Communicator {
   virtual int size() const = 0;                          ///< ranks of the group
   virtual std::span<const int> world_ranks() const = 0;  ///< by rank within the group
   virtual const std::string& name() const = 0;           ///< e.g. "dp"
-  virtual bool supports(CommKind kind, ElementType type) const = 0;
+  virtual bool supports(CommKind kind, DType type) const = 0;
 
   /// data[i] becomes the sum over ranks of data[i], in place. float or double. Which algorithm runs
   /// is choose_all_reduce (sim/core/collective_algorithm.hpp).
@@ -94,6 +94,8 @@ class Communicator {
   static constexpr int kTagLimit = 1 << 20;
 
  private:
+  Pending begin(const CommCall& call, DType type);
+  void check_transfer(CommKind kind, int peer, int tag) const;
   virtual Pending start(const CommCall& call) = 0;
 };
 

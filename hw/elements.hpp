@@ -5,62 +5,55 @@
 #include <cstdint>
 #include <ranges>
 #include <span>
-#include <string_view>
 #include <type_traits>
+
+#include "sim/core/dtype.hpp"
 
 namespace parplan::hw {
 
-/// Element types that travel between ranks. Sums exist for the floating types only.
-enum class ElementType : std::uint8_t { kFloat32, kFloat64, kInt32, kByte };
-
-[[nodiscard]] constexpr std::size_t size_of(ElementType type) {
-  switch (type) {
-    case ElementType::kFloat32:
-    case ElementType::kInt32:
-      return 4;
-    case ElementType::kFloat64:
-      return 8;
-    case ElementType::kByte:
-      return 1;
-  }
-  return 0;
-}
-
-[[nodiscard]] std::string_view name_of(ElementType type);
-
 template <class T>
-concept Element = std::same_as<T, float> || std::same_as<T, double> ||
-    std::same_as<T, std::int32_t> || std::same_as<T, std::byte>;
+concept Element =
+    std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t>;
+
+/// Something whose elements stay where they are after the full expression: an lvalue or a view. A
+/// temporary vector is refused, because operations outlive the call.
+template <class Range>
+concept ElementRange = std::ranges::contiguous_range<Range> && std::ranges::borrowed_range<Range> &&
+    Element<std::ranges::range_value_t<Range>>;
+
+template <class Range>
+concept MutableElementRange = ElementRange<Range> &&
+    (!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<Range>>>);
 
 template <Element T>
-[[nodiscard]] constexpr ElementType element_type_of() {
+[[nodiscard]] constexpr DType dtype_of() {
   if constexpr (std::same_as<T, float>) {
-    return ElementType::kFloat32;
+    return DType::kFloat32;
   } else if constexpr (std::same_as<T, double>) {
-    return ElementType::kFloat64;
-  } else if constexpr (std::same_as<T, std::int32_t>) {
-    return ElementType::kInt32;
+    return DType::kFloat64;
   } else {
-    return ElementType::kByte;
+    return DType::kInt32;
   }
+}
+
+[[nodiscard]] constexpr std::size_t size_of(DType type) {
+  return static_cast<std::size_t>(bytes_of(type));
 }
 
 /// A borrowed, contiguous, mutable run of elements. Made implicitly from a span, a vector or an
-/// array of `float`, `double`, `std::int32_t` or `std::byte`.
+/// array of `float`, `double` or `std::int32_t`.
 struct Elements {
   std::byte* data = nullptr;
   std::size_t count = 0;  ///< elements, not bytes
-  ElementType type = ElementType::kByte;
+  DType type = DType::kFloat32;
 
   Elements() = default;
-  Elements(std::byte* first, std::size_t n, ElementType t) : data(first), count(n), type(t) {}
-  template <std::ranges::contiguous_range Range>
-  requires Element<std::ranges::range_value_t<Range>> &&
-      (!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<Range>>>)
-          Elements(Range&& range)  // NOLINT(google-explicit-constructor): a view, like std::span
+  Elements(std::byte* first, std::size_t n, DType t) : data(first), count(n), type(t) {}
+  template <MutableElementRange Range>
+  Elements(Range&& range)  // NOLINT(google-explicit-constructor): a view, like std::span
       : data(reinterpret_cast<std::byte*>(std::ranges::data(range))),
         count(std::ranges::size(range)),
-        type(element_type_of<std::ranges::range_value_t<Range>>()) {}
+        type(dtype_of<std::ranges::range_value_t<Range>>()) {}
 
   [[nodiscard]] std::size_t bytes() const { return count * size_of(type); }
 };
@@ -69,19 +62,17 @@ struct Elements {
 struct ConstElements {
   const std::byte* data = nullptr;
   std::size_t count = 0;
-  ElementType type = ElementType::kByte;
+  DType type = DType::kFloat32;
 
   ConstElements() = default;
-  ConstElements(const std::byte* first, std::size_t n, ElementType t)
-      : data(first), count(n), type(t) {}
+  ConstElements(const std::byte* first, std::size_t n, DType t) : data(first), count(n), type(t) {}
   ConstElements(const Elements& e)  // NOLINT(google-explicit-constructor)
       : data(e.data), count(e.count), type(e.type) {}
-  template <std::ranges::contiguous_range Range>
-  requires Element<std::ranges::range_value_t<Range>> ConstElements(
-      const Range& range)  // NOLINT(google-explicit-constructor)
+  template <ElementRange Range>
+  ConstElements(Range&& range)  // NOLINT(google-explicit-constructor)
       : data(reinterpret_cast<const std::byte*>(std::ranges::data(range))),
         count(std::ranges::size(range)),
-        type(element_type_of<std::ranges::range_value_t<Range>>()) {}
+        type(dtype_of<std::ranges::range_value_t<Range>>()) {}
 
   [[nodiscard]] std::size_t bytes() const { return count * size_of(type); }
 };

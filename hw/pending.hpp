@@ -20,8 +20,12 @@ struct CommTimes {
   std::optional<Clock::time_point> completed;
   std::int64_t sent_bytes = 0;      ///< payload this rank sent, without headers
   std::int64_t received_bytes = 0;  ///< payload this rank received
-  /// Time inside Progress::poll and Pending::test, outside wait: what polling and copying took from
-  /// the computation. Where several operations are outstanding a poll is shared equally.
+  /// This rank's core at work for it: polls that moved or added bytes, in a wait or between
+  /// computations. Polls in which several operations are outstanding are shared among those that
+  /// moved.
+  Clock::duration cpu{};
+  /// All time inside Progress::poll and Pending::test, outside wait: what polling took from the
+  /// computation, whether bytes moved or not. Shared equally among the outstanding operations.
   Clock::duration in_progress{};
   Clock::duration in_wait{};  ///< time inside Pending::wait: the exposed part
 };
@@ -62,6 +66,8 @@ class Pending {
   [[nodiscard]] const CommTimes& times() const;
 
  private:
+  void abandon() noexcept;
+
   std::unique_ptr<Operation> operation_;
 };
 

@@ -1,0 +1,75 @@
+#include "hw/collectives/add.hpp"
+
+#include "sim/core/error.hpp"
+
+namespace parplan::hw {
+
+namespace {
+
+template <class T>
+__attribute__((always_inline)) inline void add_loop(T* out, const T* a, const T* b,
+                                                    std::size_t count) {
+  // `out` equal to `a` or `b` is no dependency between iterations.
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = a[i] + b[i];
+  }
+}
+
+template <class T>
+using AddFunction = void (*)(T*, const T*, const T*, std::size_t);
+
+template <class T>
+void add_plain(T* out, const T* a, const T* b, std::size_t count) {
+  add_loop(out, a, b, count);
+}
+
+#if defined(__x86_64__)
+template <class T>
+__attribute__((target("avx2"))) void add_avx2(T* out, const T* a, const T* b, std::size_t count) {
+  add_loop(out, a, b, count);
+}
+
+template <class T>
+__attribute__((target("avx512f,prefer-vector-width=512"))) void add_avx512(T* out, const T* a,
+                                                                           const T* b,
+                                                                           std::size_t count) {
+  add_loop(out, a, b, count);
+}
+#endif
+
+template <class T>
+AddFunction<T> choose() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) {
+    return add_avx512<T>;
+  }
+  if (__builtin_cpu_supports("avx2")) {
+    return add_avx2<T>;
+  }
+#endif
+  return add_plain<T>;
+}
+
+template <class T>
+void add_as(std::byte* out, const std::byte* a, const std::byte* b, std::size_t count) {
+  static const AddFunction<T> function = choose<T>();
+  function(reinterpret_cast<T*>(out), reinterpret_cast<const T*>(a), reinterpret_cast<const T*>(b),
+           count);
+}
+
+}  // namespace
+
+void add(std::byte* out, const std::byte* a, const std::byte* b, std::size_t count, DType type) {
+  switch (type) {
+    case DType::kFloat32:
+      return add_as<float>(out, a, b, count);
+    case DType::kFloat64:
+      return add_as<double>(out, a, b, count);
+    case DType::kInt32:
+      break;
+  }
+  throw InternalError("internal error: sums exist for floating types only");
+}
+
+}  // namespace parplan::hw
