@@ -1,0 +1,223 @@
+#include "planner/search.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <tuple>
+
+#include "sim/core/op_work.hpp"
+
+namespace parplan::planner {
+namespace {
+
+std::int64_t positions_of(const Value& value, const Workload& workload) {
+  switch (value.positions) {
+    case Positions::kOne:
+      return 1;
+    case Positions::kSequence:
+      return workload.sequence;
+    case Positions::kSource:
+      return workload.source_sequence;
+  }
+  return 1;
+}
+
+/// Forward and backward flop of all linear ops for the whole batch; a first layer needs no input
+/// gradient, so 4 x rows x in x out is what no layout can avoid.
+double linear_flop(const Model& model, const Workload& workload) {
+  double flop = 0.0;
+  for (const Op& op : model.ops) {
+    const auto* linear = std::get_if<LinearOp>(&op.body);
+    if (linear == nullptr) continue;
+    const auto rows =
+        static_cast<double>(workload.global_batch * positions_of(model.value(op.output), workload));
+    flop += 4.0 * rows * static_cast<double>(linear->in) * static_cast<double>(linear->out);
+  }
+  return flop;
+}
+
+/// The highest rate that any price can rest on: the best measured sample with room for what
+/// interpolation may add, or the peak.
+double fastest_rate(const Cluster& cluster, DType dtype) {
+  constexpr double kInterpolationRoom = 1.5;
+  double rate = 0.0;
+  for (const OperationSample& s : cluster.operations) {
+    if (s.dtype == dtype && s.shape.inner > 0 && s.median.value > 0.0) {
+      rate = std::max(rate, kInterpolationRoom * flop_of(s.code, s.shape).value / s.median.value);
+    }
+  }
+  if (const auto peak = cluster.device.peak.find(dtype); peak != cluster.device.peak.end()) {
+    rate = std::max(rate, peak->second.value);
+  }
+  return rate;
+}
+
+using Order = std::tuple<double, int, std::string>;
+Order order_of(const Candidate& c) {
+  return {c.simulation.step_time.value, c.layout.ranks(), to_string(c.layout)};
+}
+
+/// State that the worker threads of a search share.
+class Search {
+ public:
+  Search(const SearchRequest& request, const SearchProgress& progress,
+         const std::atomic<bool>* interrupt)
+      : request_(request),
+        progress_(progress),
+        interrupt_(interrupt),
+        costs_(request.cluster),
+        layouts_(enumerate_layouts(request)) {}
+
+  SearchResult run() {
+    result_.considered = static_cast<std::int64_t>(layouts_.size());
+    const int workers = std::max(1, request_.threads);
+    std::vector<std::thread> threads;
+    for (int w = 1; w < workers; ++w) threads.emplace_back([this] { work(); });
+    work();
+    for (std::thread& t : threads) t.join();
+    if (failure_) std::rethrow_exception(failure_);
+    for (auto& [reason, dropped] : dropped_) result_.dropped.push_back(dropped);
+    std::sort(result_.dropped.begin(), result_.dropped.end(),
+              [](const Dropped& a, const Dropped& b) {
+                return std::tie(b.count, a.reason) < std::tie(a.count, b.reason);
+              });
+    return std::move(result_);
+  }
+
+ private:
+  void work() {
+    while (true) {
+      const std::size_t i = next_.fetch_add(1);
+      if (i >= layouts_.size()) return;
+      if (interrupt_ != nullptr && interrupt_->load()) return;
+      try {
+        consider(layouts_[i]);
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        if (!failure_) failure_ = std::current_exception();
+        next_ = layouts_.size();
+        return;
+      }
+      const std::int64_t done = ++done_;
+      if (progress_) {
+        const std::lock_guard lock(mutex_);
+        progress_(done, result_.considered);
+      }
+    }
+  }
+
+  void consider(Layout layout) {
+    const std::vector<Refusal> refusals = check_layout(request_.model, request_.workload, layout);
+    if (!refusals.empty()) {
+      const std::lock_guard lock(mutex_);
+      Dropped& dropped = dropped_[refusals.front().reason];
+      dropped.reason = refusals.front().reason;
+      dropped.suggestion = refusals.front().suggestion;
+      ++dropped.count;
+      return;
+    }
+    if (request_.prune && cannot_enter(lower_bound(request_, layout))) {
+      const std::lock_guard lock(mutex_);
+      ++result_.pruned;
+      return;
+    }
+    layout = placed(layout);
+    const Plan plan{request_.model, request_.workload, layout, request_.stack, {}, {}, {}};
+    Candidate candidate{layout, sim::simulate(plan, lower(plan), costs_, {.trace = false})};
+    insert(std::move(candidate));
+  }
+
+  Layout placed(const Layout& layout) {
+    if (layout.pp == 1) return place_layers(request_.model, request_.workload, layout);
+    const std::int64_t samples = request_.workload.global_batch / layout.dp / layout.microbatches;
+    const std::pair key{layout.tp, samples};
+    std::vector<double> costs;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto known = layer_costs_.find(key); known != layer_costs_.end()) {
+        costs = known->second;
+      }
+    }
+    if (costs.empty()) {
+      costs = layer_costs(request_.model, request_.workload, costs_, layout.tp, samples);
+      const std::lock_guard lock(mutex_);
+      layer_costs_[key] = costs;
+    }
+    return place_layers(request_.model, request_.workload, layout, costs);
+  }
+
+  bool cannot_enter(Seconds bound) {
+    const std::lock_guard lock(mutex_);
+    return static_cast<int>(result_.best.size()) >= request_.top &&
+           bound > result_.best.back().simulation.step_time;
+  }
+
+  void insert(Candidate candidate) {
+    const std::lock_guard lock(mutex_);
+    ++result_.simulated;
+    if (!candidate.simulation.fits(request_.cluster)) {
+      Dropped& dropped = dropped_["does not fit into the device's memory"];
+      dropped.reason = "does not fit into the device's memory";
+      dropped.suggestion = "more ranks, tp or pp, or more microbatches";
+      ++dropped.count;
+      if (!result_.nearest_miss ||
+          candidate.simulation.peak_memory() < result_.nearest_miss->simulation.peak_memory()) {
+        result_.nearest_miss = std::move(candidate);
+      }
+      return;
+    }
+    auto& best = result_.best;
+    const auto at = std::lower_bound(
+        best.begin(), best.end(), candidate,
+        [](const Candidate& a, const Candidate& b) { return order_of(a) < order_of(b); });
+    best.insert(at, std::move(candidate));
+    if (static_cast<int>(best.size()) > request_.top) best.pop_back();
+  }
+
+  const SearchRequest& request_;
+  const SearchProgress& progress_;
+  const std::atomic<bool>* interrupt_;
+  sim::CostModel costs_;
+  std::vector<Layout> layouts_;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<std::int64_t> done_{0};
+  std::mutex mutex_;
+  std::map<std::pair<int, std::int64_t>, std::vector<double>> layer_costs_;
+  std::map<std::string, Dropped> dropped_;
+  std::exception_ptr failure_;
+  SearchResult result_;
+};
+
+}  // namespace
+
+Seconds lower_bound(const SearchRequest& request, const Layout& layout) {
+  const double rate = fastest_rate(request.cluster, request.workload.precision);
+  if (rate <= 0.0) return Seconds{0.0};
+  return Seconds{linear_flop(request.model, request.workload) / rate / layout.ranks()};
+}
+
+std::vector<double> layer_costs(const Model& model, const Workload& workload,
+                                const sim::CostModel& costs, int tp, std::int64_t samples) {
+  Workload micro = workload;
+  micro.global_batch = samples;
+  Layout layout;
+  layout.tp = tp;
+  const Program program = lower(model, micro, layout, Stack{});
+  std::vector<double> result(model.layers.size(), 0.0);
+  for (const Body& body : program.classes[0].bodies) {
+    for (const Operation& o : body.operations) {
+      if (o.code == OpCode::kTensorAllReduce || o.code == OpCode::kTensorAllGather) continue;
+      result[o.layer.index] +=
+          costs.operation(o, model.op(o.op).body, workload.precision, 1).time.value;
+    }
+  }
+  return result;
+}
+
+SearchResult search(const SearchRequest& request, const SearchProgress& progress,
+                    const std::atomic<bool>* interrupt) {
+  return Search(request, progress, interrupt).run();
+}
+
+}  // namespace parplan::planner

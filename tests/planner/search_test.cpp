@@ -1,0 +1,120 @@
+#include "planner/search.hpp"
+
+#include <string>
+
+#include "sim/core/cluster_presets.hpp"
+#include "sim/core/error.hpp"
+#include "sim/core/model_presets.hpp"
+#include "tests/catch2_compat.hpp"
+
+using namespace parplan;
+using namespace parplan::planner;
+
+namespace {
+
+/// Four devices with a slow link, so that layouts differ.
+Cluster four_devices() {
+  Cluster c;
+  c.name = "four";
+  c.devices_per_node = 4;
+  c.device.peak[DType::kFloat32] = FlopPerSecond{2e11};
+  c.device.memory_bandwidth = BytesPerSecond{1e10};
+  c.device.memory = Bytes{std::int64_t{4} << 30};
+  c.intra_node.bandwidth = BytesPerSecond{2e9};
+  c.intra_node.latency = Seconds{2e-6};
+  return c;
+}
+
+Workload batch_of(std::int64_t samples) {
+  Workload w;
+  w.global_batch = samples;
+  w.sequence = 32;
+  return w;
+}
+
+std::vector<std::pair<std::string, double>> summary(const SearchResult& result) {
+  std::vector<std::pair<std::string, double>> rows;
+  for (const Candidate& c : result.best) {
+    rows.emplace_back(to_string(c.layout), c.simulation.step_time.value);
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("the search equals exhaustive search and does not depend on threads", "[planner]") {
+  const Model model = *make_preset("gpt2-tiny");
+  const Cluster cluster = four_devices();
+  SearchRequest request{model, batch_of(16), cluster, std::nullopt, {}, {}, 6, 1, false};
+  const SearchResult exhaustive = search(request);
+  CHECK(exhaustive.simulated + [&] {
+    std::int64_t n = 0;
+    for (const Dropped& d : exhaustive.dropped) n += d.count;
+    return n;
+  }() == exhaustive.considered);
+  request.prune = true;
+  const SearchResult pruned = search(request);
+  CHECK(summary(pruned) == summary(exhaustive));
+  request.threads = 3;
+  CHECK(summary(search(request)) == summary(exhaustive));
+  REQUIRE(exhaustive.best.size() == 6);
+  for (std::size_t i = 1; i < exhaustive.best.size(); ++i) {
+    CHECK(exhaustive.best[i - 1].simulation.step_time <= exhaustive.best[i].simulation.step_time);
+  }
+}
+
+TEST_CASE("the lower bound never exceeds the simulated time", "[planner]") {
+  const Model model = *make_preset("gpt2-tiny");
+  const Cluster cluster = four_devices();
+  const SearchRequest request{model, batch_of(16), cluster, std::nullopt, {}, {}, 1000, 1, false};
+  const SearchResult all = search(request);
+  REQUIRE(all.best.size() > 20);
+  for (const Candidate& c : all.best) {
+    INFO(to_string(c.layout));
+    CHECK(lower_bound(request, c.layout) <= c.simulation.step_time);
+  }
+}
+
+TEST_CASE("pins fix their axes and leave the others open", "[planner]") {
+  const Model model = *make_preset("gpt2-tiny");
+  const Cluster cluster = four_devices();
+  SearchRequest request{model, batch_of(16), cluster, 4, parse_pins("tp=2"), {}, 100, 1, false};
+  const SearchResult result = search(request);
+  REQUIRE_FALSE(result.best.empty());
+  for (const Candidate& c : result.best) {
+    CHECK(c.layout.tp == 2);
+    CHECK(c.layout.ranks() == 4);
+  }
+  CHECK_THROWS_AS(parse_pins("tp=zero"), InputError);
+  CHECK_THROWS_AS(parse_pins("stages=1+2"), InputError);
+}
+
+TEST_CASE("when nothing fits the result names the nearest miss", "[planner]") {
+  const Model model = *make_preset("gpt2");
+  Cluster cluster = four_devices();
+  cluster.device.memory = Bytes{100'000'000};
+  Workload workload = batch_of(4);
+  const SearchRequest request{model, workload, cluster, std::nullopt, {}, {}, 5, 1, true};
+  const SearchResult result = search(request);
+  CHECK(result.best.empty());
+  REQUIRE(result.nearest_miss.has_value());
+  CHECK(result.nearest_miss->simulation.peak_memory() > cluster.device.memory);
+}
+
+TEST_CASE("stages are cut by cost: the stage with the wide head holds fewer layers", "[planner]") {
+  const Model model = *make_preset("gpt2");
+  Cluster cluster = four_devices();
+  cluster.device.memory = Bytes{std::int64_t{1} << 40};
+  Workload workload = batch_of(8);
+  workload.sequence = 128;
+  const SearchRequest request{model, workload, cluster, 2,   parse_pins("pp=2,microbatches=4"),
+                              {},    1,        1,       true};
+  const SearchResult result = search(request);
+  REQUIRE_FALSE(result.best.empty());
+  const auto& stages = result.best[0].layout.stage_layers;
+  REQUIRE(stages.size() == 2);
+  // 16 layers: embedding, position, 12 blocks, final norm, head. The head costs about 5.4 blocks
+  // (768 x 50257 against 12 x 768^2 + attention), so the cut lies behind block 9 of 12.
+  CHECK(stages[0] >= 10);
+  CHECK(stages[0] <= 12);
+}
