@@ -73,9 +73,13 @@ class Generator {
   }
 
   void add_stage(std::size_t stage) {
-    TaskIndex last = kNoTask;  // on the compute stream
-    TaskIndex sent = kNoTask;  // transfer of what the last step made
-    for (const ScheduleStep& step : table_[stage]) {
+    const auto& order = table_[stage];
+    const bool holds = mode_ != TransferMode::kEager;
+    const auto overlap = static_cast<std::size_t>(step_overlap(mode_));
+    std::vector<TaskIndex> last(order.size());           // task of each step on the stream
+    std::vector<TaskIndex> sent(order.size(), kNoTask);  // transfer of what each step made
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      const ScheduleStep& step = order[k];
       const bool receives_it = receives(step.kind, stage), sends_it = sends(step.kind, stage);
       const bool has_receive = stream_parts_ && receives_it;
       const TaskIndex first =
@@ -83,20 +87,16 @@ class Generator {
       if (receives_it) {
         const TaskIndex transfer = arrival(step, stage);
         builder_.add_dependency(transfer, first);
-        if (mode_ == TransferMode::kRendezvous && last != kNoTask) {
-          builder_.add_dependency(last, transfer);
-        }
+        if (holds && k >= overlap) builder_.add_dependency(last[k - overlap], transfer);
       }
-      if (mode_ == TransferMode::kRendezvous && sent != kNoTask) {
-        builder_.add_dependency(sent, first);
+      if (holds && k >= overlap && sent[k - overlap] != kNoTask) {
+        builder_.add_dependency(sent[k - overlap], first);
       }
-      last = has_receive ? add(Part::kCompute, step, stage, stage) : first;
-      if (stream_parts_ && sends_it) last = add(Part::kSend, step, stage, stage);
-      sent = kNoTask;
-      if (sends_it) {
-        sent = arrival(step, target(step.kind, stage));
-        builder_.add_dependency(last, sent);
-      }
+      last[k] = has_receive ? add(Part::kCompute, step, stage, stage) : first;
+      if (!sends_it) continue;
+      if (stream_parts_) last[k] = add(Part::kSend, step, stage, stage);
+      sent[k] = arrival(step, target(step.kind, stage));
+      builder_.add_dependency(last[k], sent[k]);
     }
   }
 
@@ -130,6 +130,8 @@ std::int64_t duration(const PipelineTask& task, const PipelineTimes& times) {
 }
 
 }  // namespace
+
+int step_overlap(TransferMode mode) { return mode == TransferMode::kPosted ? 2 : 1; }
 
 void check_pipeline_times(const PipelineTimes& times, std::size_t stages) {
   const auto check = [](const std::vector<std::int64_t>& values, std::size_t size, bool optional) {

@@ -11,9 +11,23 @@ namespace parplan::sim {
 
 /// How a transfer between stages holds up the two stages.
 enum class TransferMode : std::uint8_t {
-  kEager,      ///< leaves when the sender has sent it; nobody waits but the step that needs it
-  kRendezvous  ///< starts when both stages have come to it; the sender goes on only when it is over
+  /// Leaves when the sender has sent it; nobody waits but the step that needs it.
+  kEager,
+  /// Starts when both stages have come to it, one step early on either side: a receive is posted
+  /// before
+  /// the step before the one that needs it, and a send has to be over two steps after its own. So
+  /// the
+  /// lowering posts them.
+  kPosted,
+  /// Starts when both stages have come to it; neither goes on until it is over. Between two steps a
+  /// stage posts what it sends and what it needs together, as schedule_problem() assumes.
+  kRendezvous
 };
+
+/// Through how many of its steps a stage may go before its transfers hold it: 2 for kPosted,
+/// else 1. A transfer into step k waits, unless eager, for the receiver's step k - overlap, and
+/// step k waits for the transfers out of step k - overlap.
+[[nodiscard]] int step_overlap(TransferMode mode);
 
 /// Durations of a pipeline of p stages, picoseconds >= 0; the same for every microbatch. Boundary i
 /// lies between stage i and i + 1: activations cross it upwards, gradients downwards, each
@@ -49,11 +63,8 @@ struct PipelineTask {
 /// One step of a pipeline as a task graph. Resources: the p compute streams, then the p - 1
 /// boundaries upwards, then the p - 1 downwards.
 ///
-/// On a stage's compute stream each step is [receive] compute [send]. An eager transfer waits for
-/// its send; the receive waits for the transfer. A rendezvous transfer waits also for all that its
-/// receiver has to do before that receive, and the sender's next step waits for the transfer:
-/// between two steps a stage posts what it sends and what it needs together, as schedule_problem()
-/// assumes.
+/// On a stage's compute stream each step is [receive] compute [send]. A transfer waits for its send
+/// and the receive waits for the transfer; what else waits is said at TransferMode.
 struct PipelineGraph {
   TaskGraph graph;
   std::vector<PipelineTask> tasks;  ///< by task

@@ -39,7 +39,8 @@ TEST_CASE("bubble over ideal time is (p-1)/m with equal stages and free transfer
   // forwards late and the last backward comes back p - 1 backwards later: the step is (m + p - 1)(f
   // + b).
   for (const auto schedule : {kGpipe, k1f1b}) {
-    for (const auto mode : {TransferMode::kEager, TransferMode::kRendezvous}) {
+    for (const auto mode :
+         {TransferMode::kEager, TransferMode::kPosted, TransferMode::kRendezvous}) {
       for (int p = 1; p <= 8; ++p) {
         for (int m = 1; m <= 17; ++m) {
           CAPTURE(p, m);
@@ -74,10 +75,35 @@ TEST_CASE("a rendezvous holds the sender, an eager transfer does not", "[sim]") 
   // Rendezvous: stage 0 waits from 10 to 14 for its first transfer, F1 14-24; stage 1 runs F0 14-24
   // and takes F1 over 24-28, F1 28-38, B0 38-58, is held by the transfer 58-62, B1 62-82, transfer
   // 82-86; stage 0: B0 62-82, B1 86-106.
+  // Posted: as eager until stage 1 has run F0; the transfer of microbatch 1 could start at once
+  // since its receive was posted before F0. Stage 1 goes on to B1 when B0 is over, its transfer
+  // takes till 58, B1 54-74 does not wait for it. The same 98.
   const auto table = schedule_table(kGpipe, 2, 2);
   const auto times = equal_times(2, 10, 20, 4);
   CHECK(makespan_of(table, TransferMode::kEager, times) == 98);
+  CHECK(makespan_of(table, TransferMode::kPosted, times) == 98);
   CHECK(makespan_of(table, TransferMode::kRendezvous, times) == 106);
+}
+
+TEST_CASE("a posted transfer waits for the receiver's step before the last", "[sim]") {
+  // 2 stages, gpipe with 3 microbatches, forward 10 on stage 0 and 100 on stage 1, backward 1,
+  // transfer 4. Receives of F0 and F1 are posted at 0; that of F2 when stage 1 has run F0: 14-114.
+  // So F2 crosses 114-118 although stage 0 made it at 30; F1 runs 114-214, F2 214-314, B0 315, B1
+  // 316, B2 317. Back: 315-319, 319-323 (one at a time), 323-327; stage 0 B0 319-320, B1 323-324,
+  // B2 327-328.
+  auto times = equal_times(2, 10, 1, 4);
+  times.forward_ps[1] = 100;
+  const auto pipeline =
+      build_pipeline_graph(schedule_table(kGpipe, 2, 3), TransferMode::kPosted, false);
+  const auto durations = pipeline_durations_ps(pipeline, times);
+  std::vector<std::int64_t> finish(durations.size());
+  CHECK(longest_path(pipeline.graph, durations, finish) == 328);
+  for (TaskIndex t = 0; t < pipeline.graph.task_count(); ++t) {
+    if (pipeline.tasks[t] ==
+        PipelineTask{PipelineTask::Part::kTransfer, {StepKind::kForward, 2}, 0}) {
+      CHECK(finish[t] == 118);
+    }
+  }
 }
 
 TEST_CASE("a pipeline graph has a task for every step, transfer and stream part", "[sim]") {
