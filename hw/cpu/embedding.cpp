@@ -1,10 +1,7 @@
 #include "hw/cpu/embedding.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstring>
-#include <numbers>
 #include <string>
 
 #include "hw/cpu/dropout_row.hpp"
@@ -112,42 +109,6 @@ void check_positions(const RowPositions& positions, std::int64_t table_rows) {
          "every position of a sequence has a row in the position table");
 }
 
-/// Sine and cosine of every pair of a head at one position.
-template <class T>
-struct Turn {
-  std::array<T, kMaxRotaryHeadDim / 2> cosine;
-  std::array<T, kMaxRotaryHeadDim / 2> sine;
-};
-
-template <class T>
-void set_turn(Turn<T>& turn, const Rotary<T>& args, std::int64_t position) {
-  const double sign = args.direction == RotaryDirection::kForward ? 1.0 : -1.0;
-  for (std::int64_t i = 0; i < args.head_dim / 2; ++i) {
-    const double angle = static_cast<double>(position) * args.frequencies[i];
-    const auto at = static_cast<std::size_t>(i);
-    turn.cosine[at] = static_cast<T>(std::cos(angle));
-    turn.sine[at] = static_cast<T>(sign * std::sin(angle));
-  }
-}
-
-template <class T>
-PARPLAN_VECTOR_CLONES void turn_row(T* row, const Turn<T>& turn, std::int64_t heads,
-                                    std::int64_t half) {
-  const T* cosine = turn.cosine.data();
-  const T* sine = turn.sine.data();
-  for (std::int64_t head = 0; head < heads; ++head) {
-    T* low = row + head * 2 * half;
-    T* high = low + half;
-#pragma omp simd
-    for (std::int64_t i = 0; i < half; ++i) {
-      const T a = low[i];
-      const T b = high[i];
-      low[i] = a * cosine[i] - b * sine[i];
-      high[i] = b * cosine[i] + a * sine[i];
-    }
-  }
-}
-
 }  // namespace
 
 template <class T>
@@ -207,54 +168,11 @@ void position_backward(const PositionBackward<T>& args, const KernelContext& con
   });
 }
 
-std::vector<double> rotary_frequencies(std::int64_t head_dim, double theta,
-                                       const std::optional<Llama3RopeScaling>& scaling) {
-  ensure(head_dim > 0 && head_dim % 2 == 0, "a rotary head has an even dimension");
-  std::vector<double> frequencies;
-  for (std::int64_t i = 0; i < head_dim / 2; ++i) {
-    double f = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-    if (scaling) {
-      // Turns in the original context: many turns keep their frequency, few are stretched by
-      // `factor`.
-      const double turns = scaling->original_max_position_embeddings * f / (2 * std::numbers::pi);
-      const double s = (turns - scaling->low_freq_factor) /
-                       (scaling->high_freq_factor - scaling->low_freq_factor);
-      const double kept = std::clamp(s, 0.0, 1.0);
-      f = (1.0 - kept) * f / scaling->factor + kept * f;
-    }
-    frequencies.push_back(f);
-  }
-  return frequencies;
-}
-
-template <class T>
-void rotary(const Rotary<T>& args, const KernelContext& context) {
-  ensure(args.head_dim > 0 && args.head_dim % 2 == 0 && args.head_dim <= kMaxRotaryHeadDim,
-         "a rotary head has an even dimension of at most 1024");
-  ensure(args.stride >= args.heads * args.head_dim, "rows of heads do not overlap");
-  ensure(args.positions.sequence > 0, "a sequence has positions");
-  Turn<T> turn;
-  std::int64_t done = 0;
-  // By position, so that the sines of a position serve all sequences and heads.
-  for (std::int64_t s = 0; s < std::min(args.positions.sequence, args.rows); ++s) {
-    set_turn(turn, args, s + args.positions.offset);
-    for (std::int64_t r = s; r < args.rows; r += args.positions.sequence) {
-      turn_row(args.x + r * args.stride, turn, args.heads, args.head_dim / 2);
-      done += args.heads * args.head_dim;
-      if (done >= kBlockElements) {
-        context.poll();
-        done = 0;
-      }
-    }
-  }
-}
-
 #define PARPLAN_INSTANTIATE(T)                                                         \
   template void embedding_forward(const EmbeddingForward<T>&, const KernelContext&);   \
   template void embedding_backward(const EmbeddingBackward<T>&, const KernelContext&); \
   template void position_forward(const PositionForward<T>&, const KernelContext&);     \
-  template void position_backward(const PositionBackward<T>&, const KernelContext&);   \
-  template void rotary(const Rotary<T>&, const KernelContext&);
+  template void position_backward(const PositionBackward<T>&, const KernelContext&);
 PARPLAN_INSTANTIATE(float)
 PARPLAN_INSTANTIATE(double)
 #undef PARPLAN_INSTANTIATE

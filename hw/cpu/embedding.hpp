@@ -1,17 +1,17 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <vector>
 
 #include "hw/cpu/blocks.hpp"
 #include "hw/cpu/kernel_context.hpp"
+#include "hw/cpu/rotary.hpp"
+#include "hw/cpu/row_positions.hpp"
 #include "hw/random.hpp"
 
 namespace parplan::hw {
 
-// Token, learned position and rotary position embeddings. Rows are positions of sequences, sequence
-// after sequence (batch first); T is float or double.
+// Token and learned position embeddings; rotary ones come along from hw/cpu/rotary.hpp. Rows are
+// positions of sequences, sequence after sequence (batch first); T is float or double.
 
 /// A rank's rows of an embedding table: rows [offset, offset + rows) of a vocabulary of `vocab`
 /// tokens; it may reach beyond the vocabulary (padding, never looked up).
@@ -50,12 +50,6 @@ struct EmbeddingBackward {
 template <class T>
 void embedding_backward(const EmbeddingBackward<T>& args, const KernelContext& context = {});
 
-/// Which position a row has: row r of `sequence` rows per sequence is at r % sequence + offset.
-struct RowPositions {
-  std::int64_t sequence;
-  std::int64_t offset = 0;
-};
-
 /// y = dropout(x + table[position of the row]); x, y [rows, cols], table [table_rows, cols]. y may
 /// be x.
 template <class T>
@@ -86,45 +80,5 @@ struct PositionBackward {
 };
 template <class T>
 void position_backward(const PositionBackward<T>& args, const KernelContext& context = {});
-
-/// `rope_scaling` with rope_type "llama3" of a Hugging Face configuration (Llama 3.1 and later).
-struct Llama3RopeScaling {
-  double factor;
-  double low_freq_factor;
-  double high_freq_factor;
-  double original_max_position_embeddings;
-};
-
-/// Angular frequencies [head_dim / 2] of the rotary embedding: f_i = theta^(-2i / head_dim) (Su et
-/// al. 2021). With scaling (as in Hugging Face's modeling_rope_utils, "llama3"; n =
-/// original_max_position_embeddings, w = 2 pi / f):
-///   w < n / high_freq_factor: f;   w > n / low_freq_factor: f / factor;   between: (1 - s) f /
-///   factor + s f, s = (n / w - low_freq_factor) / (high_freq_factor - low_freq_factor).
-[[nodiscard]] std::vector<double> rotary_frequencies(
-    std::int64_t head_dim, double theta, const std::optional<Llama3RopeScaling>& scaling = {});
-
-/// Forward turns by the angle, backward by its negative (the transpose of a rotation is its
-/// inverse).
-enum class RotaryDirection { kForward, kBackward };
-
-/// In place on x [rows, heads, head_dim], `stride` elements from row to row (heads * head_dim, or
-/// more where the heads are a part of a fused projection's output). Rotate-half convention of
-/// Hugging Face's Llama: element i of a head pairs with element i + head_dim / 2; both turn by
-/// position * frequencies[i]. Angles, sines and cosines are taken in double and rounded to T
-/// (Hugging Face: all in float). head_dim is even and at most kMaxRotaryHeadDim.
-template <class T>
-struct Rotary {
-  T* x;
-  std::int64_t rows;
-  std::int64_t heads;
-  std::int64_t head_dim;
-  std::int64_t stride;
-  RowPositions positions;
-  const double* frequencies;
-  RotaryDirection direction = RotaryDirection::kForward;
-};
-template <class T>
-void rotary(const Rotary<T>& args, const KernelContext& context = {});
-inline constexpr std::int64_t kMaxRotaryHeadDim = 1024;
 
 }  // namespace parplan::hw

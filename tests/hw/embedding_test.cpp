@@ -1,7 +1,6 @@
 #include "hw/cpu/embedding.hpp"
 
 #include <cmath>
-#include <complex>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -110,85 +109,4 @@ TEMPLATE_TEST_CASE("learned positions are added per sequence and summed back ove
   CHECK_THROWS_AS(position_forward<T>({x.data(), table.data(), y.data(), shape, table_rows,
                                        RowPositions{sequence, 5}, dropout}),
                   parplan::InternalError);
-}
-
-TEMPLATE_TEST_CASE("rotary positions turn pairs i and i + d/2, backward turns them back", "[hw]",
-                   float, double) {
-  using T = TestType;
-  const std::int64_t batch = 2, sequence = 5, heads = 3, d = 8, offset = 100;
-  const std::int64_t stride = GENERATE(24, 40);  // alone; first part of a fused projection
-  const std::int64_t rows = batch * sequence;
-  const auto frequencies = rotary_frequencies(d, 10000.0);
-  CHECK(frequencies[0] == 1.0);
-  CHECK(frequencies[1] == Approx(0.1).epsilon(1e-15));  // 10000^(-2/8)
-  CHECK(frequencies[3] == Approx(1e-3).epsilon(1e-15));
-  const auto before = draws<T>(rows * stride, "x");
-  std::vector<double> expected = cast<double>(before);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t h = 0; h < heads; ++h) {
-      for (std::int64_t i = 0; i < d / 2; ++i) {
-        const auto low = static_cast<std::size_t>(r * stride + h * d + i);
-        const std::size_t high = low + static_cast<std::size_t>(d / 2);
-        const double angle =
-            static_cast<double>(r % sequence + offset) * frequencies[static_cast<std::size_t>(i)];
-        const std::complex<double> turned =
-            std::complex<double>(before[low], before[high]) * std::polar(1.0, angle);
-        expected[low] = turned.real();
-        expected[high] = turned.imag();
-      }
-    }
-  }
-  auto x = before;
-  Rotary<T> args{x.data(),          rows, heads, d, stride, RowPositions{sequence, offset},
-                 frequencies.data()};
-  rotary(args);
-  CHECK(worst_error(x, expected) < 4);
-  args.direction = RotaryDirection::kBackward;
-  rotary(args);
-  CHECK(worst_error(x, before) < 4);
-}
-
-TEST_CASE("rotary scores depend on the distance of positions alone", "[hw]") {
-  const std::int64_t d = 64;
-  const auto frequencies = rotary_frequencies(d, 500000.0);
-  const auto q = draws<double>(d, "q");
-  const auto k = draws<double>(d, "k");
-  const auto score = [&](std::int64_t at_q, std::int64_t at_k) {
-    auto turned_q = q, turned_k = k;
-    rotary<double>({turned_q.data(), 1, 1, d, d, {1, at_q}, frequencies.data()});
-    rotary<double>({turned_k.data(), 1, 1, d, d, {1, at_k}, frequencies.data()});
-    return dot(turned_q, turned_k);
-  };
-  CHECK(score(5, 3) == Approx(score(1005, 1003)).epsilon(1e-10));
-  CHECK(std::abs(score(5, 3) - score(5, 4)) > 1e-3);
-}
-
-TEST_CASE("Llama 3 scaling keeps fast pairs, slows long ones and blends between", "[hw]") {
-  // Llama 3.1 8B: head of 128, theta 500000, factor 8, low 1, high 4, original context 8192.
-  const auto plain = rotary_frequencies(128, 500000.0);
-  const auto scaled = rotary_frequencies(128, 500000.0, Llama3RopeScaling{8, 1, 4, 8192});
-  int kept = 0, slowed = 0, blended = 0;
-  for (std::size_t i = 0; i < plain.size(); ++i) {
-    // As transformers writes it, in wavelengths.
-    const double wavelength = 2 * M_PI / plain[i];
-    double expected = plain[i];
-    if (wavelength > 8192.0 / 1) {
-      expected = plain[i] / 8;
-      ++slowed;
-    } else if (wavelength < 8192.0 / 4) {
-      ++kept;
-    } else {
-      const double smooth = (8192 / wavelength - 1) / (4 - 1);
-      expected = (1 - smooth) * plain[i] / 8 + smooth * plain[i];
-      ++blended;
-    }
-    CHECK(scaled[i] == Approx(expected).epsilon(1e-13));
-  }
-  // ln(2048 / 2 pi) / ln(500000) * 64 = 28.2: pairs 0..28 kept; ln(8192 / 2 pi)
-  // likewise 34.98: 35..63 slowed.
-  CHECK(kept == 29);
-  CHECK(blended == 6);
-  CHECK(slowed == 29);
-  CHECK(scaled[0] == 1.0);
-  CHECK(scaled[63] == plain[63] / 8);
 }
