@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "sim/core/collective_algorithm.hpp"
 #include "sim/core/op_work.hpp"
@@ -46,7 +47,7 @@ CostModel::CostModel(const Cluster& cluster) : cluster_(cluster) {
   for (const OperationSample& sample : cluster.operations) {
     const Work work = work_of(sample.code, sample.shape, sample.dtype, sample.variant.causal);
     if (work.units <= 0.0 || sample.median.value <= 0.0) continue;
-    operations_[{sample.code, sample.dtype, sample.variant}].add(
+    operations_[{sample.code, sample.dtype, sample.variant, sample.busy_ranks}].add(
         work.x, std::log(sample.median.value / work.units));
   }
   for (const TransferSample& sample : cluster.transfers) {
@@ -91,36 +92,52 @@ OperationCost CostModel::roofline(OpCode code, const OpShape& shape, DType dtype
   return {std::max(compute, memory), CostSource::kRoofline};
 }
 
-OperationCost CostModel::price(OpCode code, const OpShape& shape, OpVariant variant,
-                               DType dtype) const {
-  auto table = operations_.find({code, dtype, variant});
-  if (table == operations_.end() && variant.accumulate) {
-    variant.accumulate = false;
-    table = operations_.find({code, dtype, variant});
+/// The table measured under the conditions nearest to the wanted ones: the exact variant before
+/// simpler ones, and of each the exact concurrency before lower and then higher ones.
+const SampleTable* CostModel::table_for(OpCode code, DType dtype, OpVariant variant,
+                                        int busy_ranks) const {
+  OpVariant writes = variant;
+  writes.accumulate = false;
+  OpVariant plain = writes;
+  plain.dropout = false;
+  for (const OpVariant& v : {variant, writes, plain}) {
+    const auto end = operations_.lower_bound({code, dtype, v, std::numeric_limits<int>::max()});
+    auto at = operations_.lower_bound({code, dtype, v, 0});
+    const SampleTable* best = nullptr;
+    for (; at != end; ++at) {
+      if (best == nullptr || std::get<int>(at->first) <= busy_ranks) best = &at->second;
+    }
+    if (best != nullptr) return best;
   }
-  if (table == operations_.end() && variant.dropout) {
-    variant.dropout = false;
-    table = operations_.find({code, dtype, variant});
-  }
-  if (table == operations_.end()) return roofline(code, shape, dtype, variant.causal);
+  return nullptr;
+}
+
+OperationCost CostModel::price(OpCode code, const OpShape& shape, OpVariant variant, DType dtype,
+                               int busy_ranks) const {
+  const SampleTable* table = table_for(code, dtype, variant, busy_ranks);
+  if (table == nullptr) return roofline(code, shape, dtype, variant.causal);
   const Work work = work_of(code, shape, dtype, variant.causal);
-  const auto estimate = *table->second.at(work.x);
+  const auto estimate = *table->at(work.x);
   const double time = std::exp(estimate.log_y) * work.units;
   if (estimate.exact) return {Seconds{time}, CostSource::kMeasured};
   return {Seconds{time * factor(std::string(name_of(code)))}, CostSource::kInterpolated};
 }
 
-OperationCost CostModel::operation(const Operation& operation, const OpBody& body, DType dtype,
-                                   int microbatch) const {
+OpVariant variant_in_microbatch(const Operation& operation, const OpBody& body, int microbatch) {
   const Write write =
       operation.outputs.empty() ? Write::kOverwrite : operation.outputs.front().write;
-  const bool accumulate =
-      write == Write::kAccumulate || (write == Write::kOverwriteFirst && microbatch > 0);
-  return price(operation.code, operation.shape, variant_of(body, accumulate), dtype);
+  return variant_of(
+      body, write == Write::kAccumulate || (write == Write::kOverwriteFirst && microbatch > 0));
 }
 
-OperationCost CostModel::adam(std::int64_t count, DType dtype) const {
-  return price(OpCode::kAdam, {.rows = 1, .columns = count}, {}, dtype);
+OperationCost CostModel::operation(const Operation& operation, const OpBody& body, DType dtype,
+                                   int microbatch, int busy_ranks) const {
+  return price(operation.code, operation.shape, variant_in_microbatch(operation, body, microbatch),
+               dtype, busy_ranks);
+}
+
+OperationCost CostModel::adam(std::int64_t count, DType dtype, int busy_ranks) const {
+  return price(OpCode::kAdam, {.rows = 1, .columns = count}, {}, dtype, busy_ranks);
 }
 
 TransferCost CostModel::without_samples(CollectiveKind kind, int ranks, Bytes size,

@@ -47,10 +47,14 @@ class CostModel {
   explicit CostModel(const Cluster& cluster);
 
   /// `microbatch`: whether outputs marked kOverwriteFirst are added to (all but 0).
+  /// `busy_ranks`: ranks of a node that compute at the same time.
   OperationCost operation(const Operation& operation, const OpBody& body, DType dtype,
-                          int microbatch) const;
+                          int microbatch, int busy_ranks = 1) const;
   /// Adam over `count` elements.
-  OperationCost adam(std::int64_t count, DType dtype) const;
+  OperationCost adam(std::int64_t count, DType dtype, int busy_ranks = 1) const;
+  /// The same from the bare description.
+  OperationCost price(OpCode code, const OpShape& shape, OpVariant variant, DType dtype,
+                      int busy_ranks) const;
   TransferCost point_to_point(Bytes size, Span span) const;
   /// `size` as nccl-tests count it: the buffer of one rank, for all-gather the gathered one.
   TransferCost collective(CollectiveKind kind, int ranks, Bytes size, Span span) const;
@@ -66,7 +70,7 @@ class CostModel {
     double units = 1.0;  ///< flop or bytes
   };
   static Work work_of(OpCode code, const OpShape& shape, DType dtype, bool causal);
-  OperationCost price(OpCode code, const OpShape& shape, OpVariant variant, DType dtype) const;
+  const SampleTable* table_for(OpCode code, DType dtype, OpVariant variant, int busy_ranks) const;
   OperationCost roofline(OpCode code, const OpShape& shape, DType dtype, bool causal) const;
   double factor(const std::string& key) const;
   TransferCost without_samples(CollectiveKind kind, int ranks, Bytes size, Span span) const;
@@ -76,12 +80,16 @@ class CostModel {
     SampleTable cpu;
     SampleTable sender_cpu;
   };
-  using OperationKey = std::tuple<OpCode, DType, OpVariant>;
+  using OperationKey = std::tuple<OpCode, DType, OpVariant, int>;
 
   Cluster cluster_;
   std::map<OperationKey, SampleTable> operations_;
   std::map<std::pair<CollectiveKind, int>, TransferTable> transfers_;
   std::map<std::string, double> factors_;
 };
+
+/// The variant of an operation in a microbatch: outputs marked kOverwriteFirst are added to in all
+/// but the first.
+OpVariant variant_in_microbatch(const Operation& operation, const OpBody& body, int microbatch);
 
 }  // namespace parplan::sim

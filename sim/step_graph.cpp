@@ -32,6 +32,11 @@ Span span_of_positions(const Layout& layout, const Cluster& cluster, int a, int 
   return span_of_ranks(rank_of({a, 0, 0}, layout), rank_of({b, 0, 0}, layout), cluster);
 }
 
+int busy_ranks_of(const Layout& layout, const Cluster& cluster) {
+  const int at_once = layout.dp * layout.tp * layout.pp;
+  return std::max(1, std::min(at_once, cluster.devices_per_node));
+}
+
 namespace {
 
 /// One transfer, named alike on both sides.
@@ -48,7 +53,10 @@ TransferName name_of_transfer(const Instruction& i, int position) {
 class StepGraphBuilder {
  public:
   StepGraphBuilder(const Model& model, const Program& program, const CostModel& costs)
-      : model_(model), program_(program), costs_(costs) {}
+      : model_(model),
+        program_(program),
+        costs_(costs),
+        busy_ranks_(busy_ranks_of(program.layout, costs.cluster())) {}
 
   StepGraph build() {
     for (std::size_t c = 0; c < program_.classes.size(); ++c) {
@@ -165,8 +173,8 @@ class StepGraphBuilder {
         reduce_tied(instruction, index);
         break;
       case InstructionKind::kOptimizer: {
-        const OperationCost cost =
-            costs_.adam(instruction.flat_end - instruction.flat_begin, program_.precision);
+        const OperationCost cost = costs_.adam(instruction.flat_end - instruction.flat_begin,
+                                               program_.precision, busy_ranks_);
         compute(StepTask::Part::kOptimizer, index, cost.time, cost.source);
         break;
       }
@@ -197,8 +205,8 @@ class StepGraphBuilder {
                             size, span_of_tensor_group(program_.layout, costs_.cluster()));
       return {cost.wall + overhead, CostSource::kInterpolated};
     }
-    OperationCost cost =
-        costs_.operation(operation, model_.op(operation.op).body, program_.precision, microbatch);
+    OperationCost cost = costs_.operation(operation, model_.op(operation.op).body,
+                                          program_.precision, microbatch, busy_ranks_);
     cost.time += overhead;
     return cost;
   }
@@ -310,6 +318,7 @@ class StepGraphBuilder {
   const Model& model_;
   const Program& program_;
   const CostModel& costs_;
+  int busy_ranks_;
   TaskGraphBuilder builder_;
   StepGraph result_;
   std::vector<ResourceIndex> data_stream_;

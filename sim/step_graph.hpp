@@ -53,4 +53,8 @@ Span span_of_tensor_group(const Layout& layout, const Cluster& cluster);
 Span span_of_data_group(const Layout& layout, const Cluster& cluster);
 Span span_of_positions(const Layout& layout, const Cluster& cluster, int a, int b);
 
+/// Ranks of a node that compute at the same time: all of them, but under model parallelism, where
+/// the devices take turns, one replica's worth per device that works.
+int busy_ranks_of(const Layout& layout, const Cluster& cluster);
+
 }  // namespace parplan::sim

@@ -20,6 +20,8 @@ struct OperationSample {
   DType dtype = DType::kFloat32;
   OpShape shape;
   OpVariant variant;
+  /// Ranks of the node that computed at the same time; they share caches and memory bandwidth.
+  int busy_ranks = 1;
   Seconds median;
   double relative_spread = 0.0;  ///< (p90 - p10) / median over the repetitions
   bool operator==(const OperationSample&) const = default;

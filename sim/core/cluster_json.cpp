@@ -44,6 +44,7 @@ Json sample_json(const OperationSample& sample) {
   if (sample.code == OpCode::kActivationForward || sample.code == OpCode::kActivationBackward) {
     json["function"] = name_of<Activation>(sample.variant.function, kFunctions);
   }
+  json["busy_ranks"] = sample.busy_ranks;
   json["median_s"] = sample.median.value;
   json["relative_spread"] = sample.relative_spread;
   return json;
@@ -64,6 +65,7 @@ OperationSample read_sample(JsonReader& r) {
   sample.variant.accumulate = r.optional_boolean("accumulate").value_or(false);
   sample.variant.function =
       r.optional_enumeration<Activation>("function", kFunctions).value_or(Activation::kRelu);
+  sample.busy_ranks = r.optional_integer<int>("busy_ranks", 1).value_or(1);
   sample.median = r.quantity<Seconds>("median_s");
   sample.relative_spread = r.number("relative_spread", NumberRange::at_least(0));
   return sample;

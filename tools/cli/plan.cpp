@@ -1,0 +1,84 @@
+#include <CLI/Option.hpp>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "planner/search.hpp"
+#include "sim/core/error.hpp"
+#include "sim/core/json_writer.hpp"
+#include "tools/cli/command.hpp"
+#include "tools/cli/describe.hpp"
+#include "tools/cli/plan_options.hpp"
+
+namespace parplan::tools {
+namespace {
+
+class MakePlan : public Command {
+ public:
+  explicit MakePlan(CLI::App& parent)
+      : app_(*parent.add_subcommand("plan", "Write a plan for a layout given by hand")) {
+    app_.footer(
+        "Example:\n  parplan plan --model gpt2 --cluster dgx-h100 --global-batch 16 "
+        "--layout dp=2,pp=2,schedule=1f1b,microbatches=8 -o plan.json");
+    add_plan_options(app_, options_);
+    app_.add_option("--layout", layout_,
+                    "dp=..,tp=..,pp=..,mp=..,schedule=gpipe|1f1b,microbatches=..,stages=a+b,"
+                    "devices=a+b+.. or 'single'")
+        ->required();
+    add_format_option(app_, format_);
+  }
+
+  CLI::App& app() override { return app_; }
+
+  int run() override {
+    const Model model = load_model(options_.model, options_.dropout);
+    const Cluster cluster = load_cluster_argument(options_.cluster);
+    const Workload workload = make_workload(options_, options_.model);
+    const Layout layout = place(model, workload, cluster);
+    Plan plan = make_plan(options_, model, workload, layout, cluster);
+    const sim::Simulation simulation = sim::simulate(plan, cluster, {.trace = false});
+    plan.expectation = Expectation{simulation.step_time, simulation.peak_memory()};
+    if (format_ == OutputFormat::kJson) {
+      nlohmann::ordered_json json{{"format", "parplan/simulation"}, {"version", 1}};
+      json.update(simulation_json(plan, simulation));
+      std::cout << dump(json);
+    } else {
+      print_simulation(std::cout, plan, simulation, cluster);
+    }
+    if (!options_.output.empty()) write_plan(plan, options_.output);
+    return simulation.fits(cluster) ? kSuccess : kNothingFits;
+  }
+
+ private:
+  Layout place(const Model& model, const Workload& workload, const Cluster& cluster) const {
+    const Layout wanted = parse_layout(layout_);
+    if (wanted.ranks() > cluster.devices()) {
+      throw InputError("layout " + layout_ + " needs " + std::to_string(wanted.ranks()) +
+                       " ranks, " + cluster.name + " has " + std::to_string(cluster.devices()) +
+                       " devices");
+    }
+    const std::vector<Refusal> refusals = check_layout(model, workload, wanted);
+    if (!refusals.empty()) {
+      std::string message = "layout " + layout_ + ":";
+      for (const Refusal& r : refusals) message += " " + r.reason + " (try " + r.suggestion + ");";
+      message.pop_back();
+      throw InputError(message);
+    }
+    std::vector<double> costs;
+    if (wanted.pp > 1 && wanted.stage_layers.empty()) {
+      const std::int64_t samples = workload.global_batch / wanted.dp / wanted.microbatches;
+      costs = planner::layer_costs(model, workload, sim::CostModel(cluster), wanted.tp, samples);
+    }
+    return place_layers(model, workload, wanted, costs);
+  }
+
+  CLI::App& app_;
+  PlanOptions options_;
+  std::string layout_;
+  OutputFormat format_ = OutputFormat::kText;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_plan(CLI::App& parent) { return std::make_unique<MakePlan>(parent); }
+
+}  // namespace parplan::tools

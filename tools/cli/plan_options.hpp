@@ -1,0 +1,50 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <optional>
+#include <string>
+
+#include "sim/core/cluster.hpp"
+#include "sim/core/model.hpp"
+#include "sim/core/plan.hpp"
+
+namespace parplan::tools {
+
+enum class OutputFormat { kText, kJson };
+
+/// `--format text|json`.
+void add_format_option(CLI::App& app, OutputFormat& format);
+
+/// What `recommend` and `plan` are asked to train, and on what.
+struct PlanOptions {
+  std::string model;
+  std::string cluster;
+  std::int64_t global_batch = 0;
+  std::optional<std::int64_t> sequence;
+  std::optional<std::int64_t> source_sequence;
+  std::string precision = "float32";
+  std::string optimizer = "adam";
+  double learning_rate = 1e-3;
+  double weight_decay = 0.0;
+  std::optional<double> dropout;
+  std::string data;  ///< token file; empty: synthetic
+  std::string data_width = "uint16";
+  std::int64_t samples = 10000;
+  std::uint64_t seed = 1;
+  std::int64_t bucket_bytes = 4 << 20;
+  std::string output;
+};
+void add_plan_options(CLI::App& app, PlanOptions& options);
+
+/// A preset's name, a Hugging Face config.json or a model file. InputError names close presets.
+Model load_model(const std::string& what, std::optional<double> dropout);
+/// A preset's name ("dgx-h100", or "dgx-h100:4" for four nodes) or a machine file.
+Cluster load_cluster_argument(const std::string& what);
+Workload make_workload(const PlanOptions& options, const std::string& model);
+Stack make_stack(const PlanOptions& options);
+/// Completes a plan for a layout that has been placed.
+Plan make_plan(const PlanOptions& options, const Model& model, const Workload& workload,
+               const Layout& layout, const Cluster& cluster);
+void write_plan(const Plan& plan, const std::string& path);
+
+}  // namespace parplan::tools

@@ -1,0 +1,178 @@
+#include <CLI/Option.hpp>
+#include <CLI/Validators.hpp>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "planner/search.hpp"
+#include "sim/core/error.hpp"
+#include "sim/core/json_writer.hpp"
+#include "tools/cli/command.hpp"
+#include "tools/cli/describe.hpp"
+#include "tools/cli/plan_options.hpp"
+#include "tools/text_table.hpp"
+#include "tools/units_text.hpp"
+
+namespace parplan::tools {
+namespace {
+
+using planner::Candidate;
+using planner::SearchResult;
+
+/// Why the fastest layout wins, in one sentence per rival axis.
+std::string explain(const SearchResult& result) {
+  const sim::Simulation& best = result.best.front().simulation;
+  double worst_idle = 0.0;
+  double communication = 0.0;
+  for (const sim::ClassForecast& c : best.classes) {
+    worst_idle = std::max(worst_idle, c.breakdown.bubble / best.step_time);
+    communication =
+        std::max(communication, (c.breakdown.tensor_communication + c.breakdown.core_communication +
+                                 c.breakdown.exposed_communication) /
+                                    best.step_time);
+  }
+  return "the slowest position spends " + text_of_percent(communication) +
+         " of the step in communication and at most " + text_of_percent(worst_idle) + " in bubbles";
+}
+
+class Recommend : public Command {
+ public:
+  explicit Recommend(CLI::App& parent)
+      : app_(*parent.add_subcommand("recommend", "Search the fastest layout that fits")) {
+    app_.footer(
+        "Example:\n  parplan recommend --model seed-transformer --cluster machine.json "
+        "--global-batch 32 -o plan.json");
+    add_plan_options(app_, options_);
+    app_.add_option("--ranks", ranks_, "Use exactly this many ranks")->check(CLI::PositiveNumber);
+    app_.add_option("--pin", pin_, "Fix axes, e.g. tp=2,schedule=1f1b");
+    app_.add_option("--top", top_, "How many layouts to show")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    app_.add_option("--threads", threads_, "Threads to search with (default: all cores)")
+        ->check(CLI::Range(1, 1024));
+    app_.add_option("--target", target_, "Who shall run the plan; parplan proposes what it can run")
+        ->check(CLI::IsMember({"parplan"}))
+        ->capture_default_str();
+    add_format_option(app_, format_);
+  }
+
+  CLI::App& app() override { return app_; }
+
+  int run() override {
+    const Model model = load_model(options_.model, options_.dropout);
+    const Cluster cluster = load_cluster_argument(options_.cluster);
+    planner::SearchRequest request{model,
+                                   make_workload(options_, options_.model),
+                                   cluster,
+                                   ranks_,
+                                   planner::parse_pins(pin_),
+                                   make_stack(options_)};
+    if (ranks_ && *ranks_ > cluster.devices()) {
+      throw InputError("--ranks " + std::to_string(*ranks_) + ": " + cluster.name + " has " +
+                       std::to_string(cluster.devices()) + " devices");
+    }
+    request.top = top_;
+    request.threads =
+        threads_.value_or(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+    watch_interrupts();
+    const SearchResult result = searched(request);
+    if (result.best.empty()) return nothing_fits(request, result);
+    Plan plan = make_plan(options_, model, request.workload, result.best.front().layout, cluster);
+    plan.expectation = Expectation{result.best.front().simulation.step_time,
+                                   result.best.front().simulation.peak_memory()};
+    if (format_ == OutputFormat::kJson) {
+      print_json(plan, result);
+    } else {
+      print_text(plan, result, cluster);
+    }
+    if (!options_.output.empty()) write_plan(plan, options_.output);
+    return kSuccess;
+  }
+
+ private:
+  static SearchResult searched(const planner::SearchRequest& request) {
+    ProgressLine line;
+    return planner::search(
+        request,
+        [&line](std::int64_t done, std::int64_t total) {
+          if (done % 16 == 0 || done == total) {
+            line.update("layouts " + std::to_string(done) + " of " + std::to_string(total));
+          }
+        },
+        &interrupted());
+  }
+
+  void print_text(const Plan& plan, const SearchResult& result, const Cluster& cluster) const {
+    std::cout << describe_model(plan.model, plan.workload) << "\n"
+              << result.considered << " layouts: " << result.simulated << " simulated, "
+              << result.pruned << " cannot be faster, "
+              << result.considered - result.simulated - result.pruned << " break a rule\n\n";
+    TextTable table({"layout", "ranks", "step time", "against best", "positions/s", "memory"});
+    const Seconds best = result.best.front().simulation.step_time;
+    for (const Candidate& c : result.best) {
+      table.add({to_string(c.layout), std::to_string(c.layout.ranks()),
+                 text_of(c.simulation.step_time),
+                 text_of_percent(c.simulation.step_time / best - 1.0, true),
+                 text_of_count(tokens_per_second(plan.workload, c.simulation.step_time)),
+                 text_of(c.simulation.peak_memory())});
+    }
+    table.print(std::cout, colour_on_stdout());
+    std::cout << "\nrecommended: " << to_string(plan.layout) << "; " << explain(result) << "\n";
+    for (const planner::Dropped& d : result.dropped) {
+      std::cout << "dropped " << d.count << ": " << d.reason << " (try " << d.suggestion << ")\n";
+    }
+    std::cout << "\n";
+    print_simulation(std::cout, plan, result.best.front().simulation, cluster);
+    if (!options_.output.empty()) std::cout << "\nplan written to " << options_.output << "\n";
+  }
+
+  static void print_json(const Plan& plan, const SearchResult& result) {
+    nlohmann::ordered_json json{{"format", "parplan/recommendation"}, {"version", 1}};
+    json["considered"] = result.considered;
+    json["simulated"] = result.simulated;
+    json["pruned"] = result.pruned;
+    nlohmann::ordered_json layouts = nlohmann::ordered_json::array();
+    for (const Candidate& c : result.best) {
+      Plan candidate = plan;
+      candidate.layout = c.layout;
+      layouts.push_back(simulation_json(candidate, c.simulation));
+    }
+    json["layouts"] = std::move(layouts);
+    nlohmann::ordered_json dropped = nlohmann::ordered_json::array();
+    for (const planner::Dropped& d : result.dropped) {
+      dropped.push_back({{"reason", d.reason}, {"suggestion", d.suggestion}, {"count", d.count}});
+    }
+    json["dropped"] = std::move(dropped);
+    std::cout << dump(json);
+  }
+
+  int nothing_fits(const planner::SearchRequest& request, const SearchResult& result) const {
+    std::cerr << "no layout fits: " << result.considered << " considered\n";
+    for (const planner::Dropped& d : result.dropped) {
+      std::cerr << "  " << d.count << ": " << d.reason << " (try " << d.suggestion << ")\n";
+    }
+    if (result.nearest_miss) {
+      std::cerr << "  nearest: " << to_string(result.nearest_miss->layout) << " needs "
+                << text_of(result.nearest_miss->simulation.peak_memory()) << " per device, "
+                << text_of(request.cluster.device.memory) << " there\n";
+    }
+    return kNothingFits;
+  }
+
+  CLI::App& app_;
+  PlanOptions options_;
+  std::optional<int> ranks_;
+  std::string pin_;
+  int top_ = 5;
+  std::optional<int> threads_;
+  std::string target_ = "parplan";
+  OutputFormat format_ = OutputFormat::kText;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_recommend(CLI::App& parent) {
+  return std::make_unique<Recommend>(parent);
+}
+
+}  // namespace parplan::tools

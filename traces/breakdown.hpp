@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/core/trace.hpp"
+
+namespace parplan::traces {
+
+/// Where one rank's step went, from the events alone; predicted and measured traces are taken apart
+/// by the same rule. The parts sum to `step`.
+struct RankBreakdown {
+  std::int32_t rank = 0;
+  Seconds step;
+  Seconds compute;  ///< operations and optimizer
+  Seconds
+      communication;  ///< tensor collectives while they move, and gaps in which a transfer moves
+  Seconds waiting;    ///< gaps and collectives in which a peer has not arrived yet (bubbles)
+  Seconds overhead;   ///< all other gaps between events of the compute stream
+};
+
+/// The medians over the trace's steps, one entry per rank.
+std::vector<RankBreakdown> break_down(const Trace& trace);
+
+/// The step time of a trace: per step the slowest rank, then the median over steps.
+Seconds step_time_of(const Trace& trace);
+
+double median_of(std::vector<double> values);
+
+}  // namespace parplan::traces

@@ -1,0 +1,219 @@
+#include "traces/calibrate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "sim/core/error.hpp"
+#include "sim/core/op_code.hpp"
+#include "sim/cost_model.hpp"
+#include "sim/predicted_trace.hpp"
+#include "sim/step_graph.hpp"
+#include "traces/breakdown.hpp"
+
+namespace parplan::traces {
+namespace {
+
+/// All that decides an operation's cost.
+using ShapeKey = std::tuple<OpCode, DType, OpShape, OpVariant, int>;
+
+double quantile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
+}
+
+/// Gathers durations by shape and transfers by kind over all traces.
+class Evidence {
+ public:
+  explicit Evidence(const Cluster& machine) : machine_(machine), costs_(machine) {}
+
+  void add(const TraceFile& file) {
+    const Program program = lower(file.plan);
+    const int busy = sim::busy_ranks_of(program.layout, machine_);
+    std::map<std::pair<int, std::uint64_t>, std::vector<ShapeKey>> shapes;
+    for (const RankClass& c : program.classes) index(file.plan, program, c, busy, shapes);
+    std::map<std::tuple<std::int32_t, std::int32_t, std::uint64_t>, std::size_t> seen;
+    for (const TraceEvent& e : file.trace.events) {
+      const int position = coordinates_of(e.rank, program.layout).position;
+      if (e.key.phase() == Phase::kStep) continue;
+      if (e.stream != Stream::kCompute) {
+        add_transfer(e, program);
+        continue;
+      }
+      const auto found = shapes.find({position, e.key.packed});
+      if (found == shapes.end()) continue;
+      const std::size_t occurrence = seen[{e.rank, e.step, e.key.packed}]++;
+      if (occurrence >= found->second.size()) continue;
+      durations_[found->second[occurrence]].push_back(to_seconds(e.end - e.start).value);
+      ++events_;
+    }
+    add_overhead(file, program);
+  }
+
+  std::int64_t events() const { return events_; }
+
+  void refit_operations(Cluster& result, CalibrationSummary& summary) const {
+    std::map<OpCode, std::vector<double>> ratios;
+    for (const auto& [key, durations] : durations_) {
+      const auto& [code, dtype, shape, variant, busy] = key;
+      if (is_collective(code)) continue;
+      const double median = median_of(durations);
+      if (median <= 0.0) continue;
+      const double spread = (quantile(durations, 0.9) - quantile(durations, 0.1)) / median;
+      const OperationSample sample{code, dtype, shape, variant, busy, Seconds{median}, spread};
+      const auto same = std::find_if(
+          result.operations.begin(), result.operations.end(), [&](const OperationSample& s) {
+            return ShapeKey(s.code, s.dtype, s.shape, s.variant, s.busy_ranks) == key;
+          });
+      if (same != result.operations.end()) {
+        *same = sample;
+        ++summary.refitted_shapes;
+      } else {
+        result.operations.push_back(sample);
+        ++summary.new_shapes;
+        const double before = costs_.price(code, shape, variant, dtype, busy).time.value;
+        if (before > 0.0) ratios[code].push_back(median / before);
+      }
+    }
+    for (const auto& [code, values] : ratios) {
+      if (values.size() >= 3) set_factor(std::string(name_of(code)), values, 0.5, summary);
+    }
+  }
+
+  void refit_transfers(CalibrationSummary& summary) const {
+    for (const auto& [key, values] : transfer_ratios_) set_factor(key, values, 0.25, summary);
+  }
+
+  void refit_overhead(CalibrationSummary& summary) const {
+    if (overhead_ratios_.empty()) return;
+    for (const char* key : {"overhead/operation", "overhead/instruction", "overhead/step"}) {
+      set_factor(key, overhead_ratios_, 0.5, summary);
+    }
+  }
+
+ private:
+  static bool is_collective(OpCode code) {
+    return code == OpCode::kTensorAllReduce || code == OpCode::kTensorAllGather;
+  }
+
+  static void index(const Plan& plan, const Program& program, const RankClass& c, int busy,
+                    std::map<std::pair<int, std::uint64_t>, std::vector<ShapeKey>>& shapes) {
+    for (std::size_t i = 0; i < c.instructions.size(); ++i) {
+      const Instruction& instruction = c.instructions[i];
+      if (instruction.kind == InstructionKind::kOptimizer) {
+        const OpShape shape{.rows = 1, .columns = instruction.flat_end - instruction.flat_begin};
+        shapes[{c.position, instruction.key.packed}].emplace_back(OpCode::kAdam, program.precision,
+                                                                  shape, OpVariant{}, busy);
+      }
+      if (instruction.kind != InstructionKind::kRun) continue;
+      for (std::int32_t o = instruction.op_begin; o < instruction.op_end; ++o) {
+        const Operation& operation = c.bodies[instruction.body].operations[o];
+        const Key key = sim::key_of(c, static_cast<std::int32_t>(i), o, plan.model);
+        const OpVariant variant = sim::variant_in_microbatch(
+            operation, plan.model.op(operation.op).body, instruction.microbatch);
+        shapes[{c.position, key.packed}].emplace_back(operation.code, program.precision,
+                                                      operation.shape, variant, busy);
+      }
+    }
+  }
+
+  void add_transfer(const TraceEvent& e, const Program& program) {
+    const double measured = to_seconds(e.end - e.start - e.waiting).value;
+    if (measured <= 0.0 || e.bytes.value <= 0) return;
+    const Layout& layout = program.layout;
+    sim::TransferCost cost;
+    std::string key;
+    switch (e.key.phase()) {
+      case Phase::kReduceGradients:
+        cost = costs_.collective(CollectiveKind::kAllReduce, layout.dp, e.bytes,
+                                 sim::span_of_data_group(layout, machine_));
+        key = "collective/all_reduce";
+        break;
+      case Phase::kReceiveActivation:
+      case Phase::kReceiveGradient:
+        cost = costs_.point_to_point(e.bytes, sim::Span::kOneNode);
+        key = "collective/send_receive";
+        break;
+      default:
+        return;
+    }
+    if (cost.wall.value <= 0.0) return;
+    transfer_ratios_[key].push_back(measured / cost.wall.value);
+    ++events_;
+  }
+
+  /// Measured overhead of a step against what the model adds for its operations and instructions.
+  void add_overhead(const TraceFile& file, const Program& program) {
+    for (const RankBreakdown& b : break_down(file.trace)) {
+      const RankClass& c = program.classes[coordinates_of(b.rank, program.layout).position];
+      double modelled = costs_.step_overhead().value;
+      for (const Instruction& i : c.instructions) {
+        modelled += costs_.instruction_overhead().value;
+        modelled += costs_.operation_overhead().value * (i.op_end - i.op_begin);
+      }
+      if (modelled > 0.0 && b.overhead.value > 0.0) {
+        overhead_ratios_.push_back(b.overhead.value / modelled);
+      }
+    }
+  }
+
+  static void set_factor(const std::string& key, const std::vector<double>& values, double share,
+                         CalibrationSummary& summary) {
+    const double factor = quantile(values, share);
+    const double spread =
+        factor > 0.0 ? (quantile(values, 0.9) - quantile(values, 0.1)) / factor : 0.0;
+    if (factor > 0.0) {
+      summary.factors.push_back({key, factor, spread, static_cast<std::int64_t>(values.size())});
+    }
+  }
+
+  const Cluster& machine_;
+  sim::CostModel costs_;
+  std::map<ShapeKey, std::vector<double>> durations_;
+  std::map<std::string, std::vector<double>> transfer_ratios_;
+  std::vector<double> overhead_ratios_;
+  std::int64_t events_ = 0;
+};
+
+/// New factors multiply what the machine file already had: ratios were taken against it.
+void merge_factors(Cluster& result, const CalibrationSummary& summary) {
+  for (const CalibrationFactor& fitted : summary.factors) {
+    const auto known =
+        std::find_if(result.calibration.begin(), result.calibration.end(),
+                     [&](const CalibrationFactor& f) { return f.key == fitted.key; });
+    if (known == result.calibration.end()) {
+      result.calibration.push_back(fitted);
+    } else {
+      const double before = known->factor;
+      *known = fitted;
+      known->factor *= before;
+    }
+  }
+}
+
+}  // namespace
+
+Cluster calibrate(const Cluster& machine, const std::vector<NamedTrace>& traces,
+                  CalibrationSummary* summary) {
+  CalibrationSummary own;
+  CalibrationSummary& report = summary != nullptr ? *summary : own;
+  Evidence evidence(machine);
+  Cluster result = machine;
+  for (const NamedTrace& trace : traces) {
+    if (trace.file.trace.source != TraceSource::kMeasured) {
+      throw InputError(trace.name + ": a predicted trace cannot calibrate a machine file");
+    }
+    evidence.add(trace.file);
+    result.provenance.fitted_from.push_back(trace.name + " (" + to_string(trace.file.plan.layout) +
+                                            ", " + trace.file.plan.model.name + ")");
+  }
+  evidence.refit_operations(result, report);
+  evidence.refit_transfers(report);
+  evidence.refit_overhead(report);
+  report.events = evidence.events();
+  merge_factors(result, report);
+  return result;
+}
+
+}  // namespace parplan::traces

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/core/cluster.hpp"
+#include "traces/trace_file.hpp"
+
+namespace parplan::traces {
+
+/// What a calibration changed, for people.
+struct CalibrationSummary {
+  std::int64_t events = 0;      ///< measured events that were used
+  std::int64_t new_shapes = 0;  ///< samples of shapes the machine file did not have
+  std::int64_t refitted_shapes = 0;
+  std::vector<CalibrationFactor> factors;  ///< those that were fitted
+};
+
+struct NamedTrace {
+  std::string name;  ///< goes into the provenance
+  TraceFile file;
+};
+
+/// Refits a machine file from measured traces; the result keeps what it was fitted from.
+///
+/// - Operations: the median duration of each (code, dtype, shape, variant, concurrency) becomes a
+///   sample, replacing one of the same shape. Medians over all steps, ranks, microbatches and
+///   layers ignore outliers as long as they are fewer than half.
+/// - A factor per operation code for shapes that were not measured: median of measured over
+///   interpolated time among the shapes above, priced without them.
+/// - "collective/<kind>" factors: transfers' time from the arrival of the peer to completion
+/// against
+///   the model, lower quartile (polling only ever delays).
+/// - "overhead/..." factors: gaps of the compute stream in which nothing is awaited.
+/// Throws InputError when a trace is predicted or its plan cannot be lowered.
+Cluster calibrate(const Cluster& machine, const std::vector<NamedTrace>& traces,
+                  CalibrationSummary* summary = nullptr);
+
+}  // namespace parplan::traces

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "traces/breakdown.hpp"
+#include "traces/trace_file.hpp"
+
+namespace parplan::traces {
+
+/// Predicted and measured time of one thing. Relative error: predicted / measured - 1.
+struct ErrorRow {
+  std::string name;
+  std::int32_t rank = -1;  ///< -1: summed over all ranks
+  std::int64_t count = 0;  ///< events per step
+  Seconds predicted;
+  Seconds measured;              ///< median over the steps
+  double relative_spread = 0.0;  ///< of the measurement: (p90 - p10) / median over steps
+
+  Seconds difference() const { return predicted - measured; }
+  double relative_error() const { return measured.value > 0.0 ? predicted / measured - 1.0 : 0.0; }
+};
+
+/// The gap between predicted and measured step time of the slowest measured rank, part by part;
+/// positive: predicted longer.
+struct GapDecomposition {
+  Seconds compute;
+  Seconds communication;
+  Seconds waiting;
+  Seconds overhead;
+  Seconds unexplained;  ///< step-time gap minus the parts: what the events do not cover
+  Seconds total;
+};
+
+struct MemoryRow {
+  std::int32_t rank = 0;
+  Bytes predicted_tensors, measured_tensors;
+  Bytes predicted_process, measured_process;
+};
+
+struct Comparison {
+  Seconds predicted_step;
+  Seconds measured_step;
+  double measured_spread = 0.0;      ///< relative, over the measured steps
+  std::vector<ErrorRow> steps;       ///< each measured step against the prediction
+  std::vector<ErrorRow> kinds;       ///< by op code or kind of communication, slowest first
+  std::vector<ErrorRow> layers;      ///< by layer of the model
+  std::vector<ErrorRow> operations;  ///< by key and rank, largest |difference| first
+  std::vector<RankBreakdown> predicted_ranks, measured_ranks;
+  GapDecomposition gap;
+  std::vector<MemoryRow> memory;
+  /// Events of one side that have no partner on the other, by name; empty when the plan was
+  /// executed as predicted.
+  std::vector<std::string> only_predicted, only_measured;
+};
+
+/// Joins two traces of one plan by key and rank. Throws InputError when the plans differ (both
+/// digests are named) or when the first is not predicted or the second not measured.
+Comparison compare(const TraceFile& predicted, const TraceFile& measured);
+
+}  // namespace parplan::traces

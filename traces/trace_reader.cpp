@@ -1,0 +1,176 @@
+#include <simdjson.h>
+
+#include <charconv>
+#include <cmath>
+#include <string>
+
+#include "sim/core/error.hpp"
+#include "sim/core/file_io.hpp"
+#include "sim/core/json_document.hpp"
+#include "sim/core/plan_json.hpp"
+#include "traces/trace_file.hpp"
+
+namespace parplan::traces {
+namespace {
+
+namespace dom = simdjson::dom;
+
+/// Reads one trace; every failure names the file and the event or member.
+class TraceParser {
+ public:
+  TraceParser(const std::string& name, const std::string& text) : name_(name) {
+    const auto error = parser_.parse(text).get(root_);
+    if (error != simdjson::SUCCESS) {
+      fail(std::string("not valid JSON, or cut short: ") + simdjson::error_message(error));
+    }
+  }
+
+  TraceFile parse() {
+    dom::element own;
+    if (root_["parplan"].get(own) != simdjson::SUCCESS) {
+      fail("no \"parplan\" section: this trace was not written by parplan execute or simulate");
+    }
+    read_own(own);
+    dom::array events;
+    if (root_["traceEvents"].get(events) != simdjson::SUCCESS) fail("no \"traceEvents\" array");
+    std::size_t index = 0;
+    for (const dom::element event : events) {
+      where_ = "$.traceEvents[" + std::to_string(index++) + "]";
+      read_event(event);
+    }
+    return std::move(file_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw InputError(name_ + ": " + (where_.empty() ? "" : where_ + ": ") + what);
+  }
+
+  template <class T>
+  T get(const dom::element& object, const char* key) const {
+    T value{};
+    if (object[key].get(value) != simdjson::SUCCESS) {
+      fail(std::string("\"") + key + "\" is missing or of the wrong type");
+    }
+    return value;
+  }
+  std::int64_t integer_or(const dom::element& object, const char* key,
+                          std::int64_t otherwise) const {
+    std::int64_t value = otherwise;
+    const auto error = object[key].get(value);
+    if (error != simdjson::SUCCESS && error != simdjson::NO_SUCH_FIELD) {
+      fail(std::string("\"") + key + "\" must be an integer");
+    }
+    return value;
+  }
+  Picoseconds time(const dom::element& object, const char* key) const {
+    const double us = get<double>(object, key);
+    if (!(std::abs(us) < 9e12)) fail(std::string("\"") + key + "\" is out of range");
+    return Picoseconds{std::llround(us * 1e6)};
+  }
+  Picoseconds time_or_zero(const dom::element& object, const char* key) const {
+    dom::element value;
+    return object[key].get(value) == simdjson::SUCCESS ? time(object, key) : Picoseconds{};
+  }
+
+  void read_own(const dom::element& own) {
+    where_ = "$.parplan";
+    if (get<std::string_view>(own, "format") != "parplan/trace") fail("not a parplan/trace");
+    if (get<std::int64_t>(own, "version") != 1) fail("only version 1 can be read");
+    Trace& trace = file_.trace;
+    const auto source = get<std::string_view>(own, "source");
+    if (source != "predicted" && source != "measured") {
+      fail("\"source\" must be predicted or measured");
+    }
+    trace.source = source == "predicted" ? TraceSource::kPredicted : TraceSource::kMeasured;
+    trace.machine = std::string(get<std::string_view>(own, "machine"));
+    trace.ranks = static_cast<std::int32_t>(get<std::int64_t>(own, "ranks"));
+    trace.steps = static_cast<std::int32_t>(get<std::int64_t>(own, "steps"));
+    for (const dom::element loss : get<dom::array>(own, "losses")) {
+      double value = 0;
+      if (loss.get(value) != simdjson::SUCCESS) fail("\"losses\" must hold numbers");
+      trace.losses.push_back(value);
+    }
+    for (const dom::element s : get<dom::array>(own, "summaries")) {
+      trace.summaries.push_back({static_cast<std::int32_t>(get<std::int64_t>(s, "rank")),
+                                 Bytes{get<std::int64_t>(s, "peak_tensor_bytes")},
+                                 Bytes{get<std::int64_t>(s, "peak_process_bytes")}});
+    }
+    const JsonDocument plan(name_ + " (plan)", simdjson::minify(get<dom::element>(own, "plan")));
+    file_.plan = read_plan(plan);
+    trace.plan_digest = digest_of(file_.plan);
+    where_.clear();
+  }
+
+  void read_event(const dom::element& event) {
+    const auto phase = get<std::string_view>(event, "ph");
+    if (phase == "X") {
+      read_interval(event);
+    } else if (phase == "C") {
+      read_memory(event);
+    } else if (phase != "M") {
+      fail("an event of phase \"" + std::string(phase) + "\"");
+    }
+  }
+
+  std::int32_t rank_of_event(const dom::element& event) const {
+    const auto rank = get<std::int64_t>(event, "pid");
+    if (rank < 0 || rank >= file_.trace.ranks) fail("\"pid\" is not a rank of the trace");
+    return static_cast<std::int32_t>(rank);
+  }
+
+  void read_interval(const dom::element& event) {
+    const auto args = get<dom::element>(event, "args");
+    TraceEvent e;
+    const auto key = get<std::string_view>(args, "key");
+    const auto [end, error] =
+        std::from_chars(key.data(), key.data() + key.size(), e.key.packed, 16);
+    if (error != std::errc{} || end != key.data() + key.size()) fail("\"key\" is not hexadecimal");
+    e.rank = rank_of_event(event);
+    const auto stream = get<std::int64_t>(event, "tid");
+    if (stream < 0 || stream > static_cast<std::int64_t>(Stream::kTied)) fail("unknown stream");
+    e.stream = static_cast<Stream>(stream);
+    e.step = static_cast<std::int32_t>(get<std::int64_t>(args, "step"));
+    e.start = time(event, "ts");
+    e.end = e.start + time(event, "dur");
+    if (e.end < e.start) fail("\"dur\" is negative");
+    e.waiting = time_or_zero(args, "waiting_us");
+    e.cpu = time_or_zero(args, "cpu_us");
+    e.bytes = Bytes{integer_or(args, "bytes", 0)};
+    dom::element flop;
+    if (args["flop"].get(flop) == simdjson::SUCCESS) e.flop = Flop{get<double>(args, "flop")};
+    file_.trace.events.push_back(e);
+  }
+
+  void read_memory(const dom::element& event) {
+    const auto args = get<dom::element>(event, "args");
+    MemorySample m;
+    m.rank = rank_of_event(event);
+    m.time = time(event, "ts");
+    m.step = static_cast<std::int32_t>(integer_or(args, "step", 0));
+    m.parameters = Bytes{get<std::int64_t>(args, "parameters_bytes")};
+    m.gradients = Bytes{get<std::int64_t>(args, "gradients_bytes")};
+    m.moments = Bytes{get<std::int64_t>(args, "moments_bytes")};
+    m.activations = Bytes{get<std::int64_t>(args, "activations_bytes")};
+    m.buffers = Bytes{get<std::int64_t>(args, "buffers_bytes")};
+    file_.trace.memory.push_back(m);
+  }
+
+  std::string name_;
+  dom::parser parser_;
+  dom::element root_;
+  std::string where_;
+  TraceFile file_;
+};
+
+}  // namespace
+
+TraceFile parse_trace(const std::string& name, const std::string& text) {
+  return TraceParser(name, text).parse();
+}
+
+TraceFile load_trace(const std::filesystem::path& path) {
+  return parse_trace(path.string(), read_text_file(path, std::uintmax_t{8} << 30));
+}
+
+}  // namespace parplan::traces
