@@ -193,13 +193,15 @@ void ThreadTransport::announce_failure(std::string_view reason) noexcept {
 }
 
 std::optional<PeerTrouble> ThreadTransport::trouble(int rank) {
-  if (hub_.mailboxes_[static_cast<std::size_t>(rank)]->finished.load(std::memory_order_acquire)) {
+  const ThreadHub::Mailbox& mailbox = *hub_.mailboxes_[static_cast<std::size_t>(rank)];
+  if (!finishing_ && mailbox.finished.load(std::memory_order_acquire)) {
     return PeerTrouble{"has finished and will send nothing more", true};
   }
   return std::nullopt;
 }
 
 void ThreadTransport::announce_finish() {
+  finishing_ = true;
   hub_.mailboxes_[static_cast<std::size_t>(rank_)]->finished.store(true, std::memory_order_release);
 }
 

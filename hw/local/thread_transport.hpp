@@ -119,6 +119,8 @@ class ThreadTransport : public Transport {
   std::map<std::vector<int>, int> opened_;  ///< how often a list of ranks was opened
   std::deque<ThreadHub::Slot> slots_;       ///< fixed addresses
   std::vector<RequestId> free_slots_;
+  bool finishing_ =
+      false;  ///< only the closing barrier is left, which ranks that finished take part in
 };
 
 }  // namespace parplan::hw

@@ -255,7 +255,7 @@ bool MpiTransport::poll_some() {
 
 std::optional<PeerTrouble> MpiTransport::trouble(int rank) {
   int there = 0;
-  if (size() <= kMostAnnounced &&
+  if (!finishing_ && size() <= kMostAnnounced &&
       MPI_Iprobe(rank, kFinishTag, channel_at(kControlChannel).comm, &there, MPI_STATUS_IGNORE) ==
           MPI_SUCCESS &&
       there != 0) {
@@ -272,6 +272,7 @@ std::optional<PeerTrouble> MpiTransport::trouble(int rank) {
 }
 
 void MpiTransport::announce_finish() {
+  finishing_ = true;
   if (size() > kMostAnnounced) {
     return;
   }

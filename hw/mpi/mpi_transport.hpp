@@ -72,6 +72,8 @@ class MpiTransport final : public Transport {
   std::vector<MPI_Status> statuses_;
   std::vector<int> indices_;
   std::vector<MPI_Request> announcements_;
+  bool finishing_ =
+      false;  ///< only the closing barrier is left, which ranks that finished take part in
 };
 
 }  // namespace parplan::hw

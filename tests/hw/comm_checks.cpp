@@ -48,7 +48,7 @@ std::vector<T> summed(std::size_t count, int ranks, int salt = 0) {
 // 0, 1, 2, around the number of ranks, through every algorithm, and odd ones of several segments.
 std::vector<std::size_t> sizes(const Communicator& c) {
   const auto n = static_cast<std::size_t>(c.size());
-  std::vector<std::size_t> result = {0, 1, 2, n - 1, n, n + 1, 5 * n + 3, 1023, 4099, 9973, 200003};
+  std::vector<std::size_t> result = {0, 1, 2, n - 1, n, n + 1, 5 * n + 3, 1023, 4099, 9973, 40009};
   std::sort(result.begin(), result.end());
   result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
