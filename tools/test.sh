@@ -42,6 +42,8 @@ run_tests() {  # run_tests PRESET [CTEST ARGUMENT...]: a failure is remembered, 
   echo "== test $preset: $((SECONDS - started)) s"
 }
 
+build tsan thread_tests
+run_tests tsan --parallel "$jobs" --label-regex threads
 build asan
 run_tests asan --parallel "$jobs" --label-exclude repository
 build dev
