@@ -70,8 +70,8 @@ class Transport {
   virtual std::optional<std::string> failure() = 0;
   /// Tells the other ranks, where it can. The first failure of the world stays.
   virtual void announce_failure(std::string_view reason) noexcept = 0;
-  /// What is known to be wrong with `rank`. May cost microseconds; for ranks that waited long. That a
-  /// rank has finished is not wrong once this one has announced it too.
+  /// What is known to be wrong with `rank`. May cost microseconds; for ranks that waited long. That
+  /// a rank has finished is not wrong once this one has announced it too.
   virtual std::optional<PeerTrouble> trouble(int rank) = 0;
   /// This rank will post nothing more than the closing barrier.
   virtual void announce_finish() = 0;
