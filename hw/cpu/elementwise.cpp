@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "hw/cpu/dropout_row.hpp"
+#include "hw/cpu/dropout_mask.hpp"
 #include "hw/cpu/vector_math.hpp"
 
 // Loops carry `omp simd` because an output may be its own input: the compiler's overlap test would

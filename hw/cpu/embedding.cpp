@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "hw/cpu/dropout_row.hpp"
+#include "hw/cpu/dropout_mask.hpp"
 #include "hw/cpu/vector_math.hpp"
 #include "sim/core/error.hpp"
 
