@@ -110,5 +110,5 @@ def print_result(benchmark, options, result, load_before):
                 "cores": os.cpu_count(), "options": vars(options),
                 "load_average_before": load_before, "load_average_after": os.getloadavg()[0]}
     document.update(result)
-    json.dump(document, sys.stdout, indent=1)
-    print()
+    body = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items()]
+    print("{\n" + ",\n".join(body) + "\n}")
