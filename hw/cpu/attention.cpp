@@ -46,7 +46,7 @@ class ScratchParts {
   T* next_;
 };
 
-/// The tile sizes that a shape needs.
+/// The tile sizes that a shape needs; what they add up to is workspace_bytes.
 struct TileSizes {
   explicit TileSizes(const AttentionShape& shape)
       : queries(padded(std::min(shape.queries, kQueryTile))),
@@ -65,9 +65,6 @@ ForwardScratch<T> forward_scratch(const TileSizes& s, std::byte* start) {
   return {parts.take(s.head_dim, s.queries), parts.take(s.keys, s.queries),
           parts.take(s.keys, s.width), parts.take(s.queries, s.width)};
 }
-std::int64_t forward_elements(const TileSizes& s) {
-  return s.head_dim * s.queries + s.keys * s.queries + s.keys * s.width + s.queries * s.width;
-}
 
 template <class T>
 BackwardScratch<T> backward_scratch(const TileSizes& s, std::byte* start) {
@@ -77,10 +74,6 @@ BackwardScratch<T> backward_scratch(const TileSizes& s, std::byte* start) {
           parts.take(s.queries, s.width),    parts.take(s.queries, s.width),
           parts.take(s.queries, s.width),    parts.take(s.keys, s.width),
           parts.take(s.keys, s.width),       parts.take(s.keys, s.width)};
-}
-std::int64_t backward_elements(const TileSizes& s) {
-  return 2 * s.head_dim * s.queries + 2 * s.keys * s.queries + 3 * s.queries * s.width +
-         3 * s.keys * s.width;
 }
 
 /// Where a head lies in a tensor [batch, positions, heads, head_dim].
@@ -94,8 +87,7 @@ struct HeadPlace {
 
 template <class T>
 Rows<T> head_rows(const Positions<T>& tensor, const HeadPlace& place) {
-  const std::int64_t stride =
-      tensor.stride == 0 ? place.heads * place.head_dim : tensor.stride;
+  const std::int64_t stride = tensor.stride == 0 ? place.heads * place.head_dim : tensor.stride;
   return {tensor.data + place.batch * place.positions * stride + place.head * place.head_dim,
           stride, place.positions, place.head_dim};
 }
@@ -139,10 +131,10 @@ void select_queries(const Args& args, std::int64_t batch, std::int64_t head, std
   if (task.threshold == 0) {
     return;
   }
-  const std::int64_t row = ((dropout.batch_offset + batch) * dropout.total_heads +
-                            dropout.head_offset + head) *
-                               shape.queries +
-                           first;
+  const std::int64_t row =
+      ((dropout.batch_offset + batch) * dropout.total_heads + dropout.head_offset + head) *
+          shape.queries +
+      first;
   for (std::int64_t i = 0; i < task.q.rows; ++i) {
     const DropoutKey key = dropout_row_key(dropout.key, static_cast<std::uint64_t>(row + i));
     task.key_a[static_cast<std::size_t>(i)] = key.a;
@@ -169,8 +161,8 @@ PARPLAN_INLINE void forward_head(const AttentionForward<T>& args, std::int64_t i
   TileTask<T> task = head_task<T>(args, batch, head);
   for (std::int64_t first = 0; first < shape.queries; first += kQueryTile) {
     select_queries(args, batch, head, first, task);
-    forward_tile<T, kIsa>(task, parts, {out.data + first * out.stride, out.stride, task.q.rows,
-                                        out.cols},
+    forward_tile<T, kIsa>(task, parts,
+                          {out.data + first * out.stride, out.stride, task.q.rows, out.cols},
                           args.lse + item * shape.queries + first);
     poll.count(tile_flop(task, task.visible_keys(), 2));
   }
@@ -196,7 +188,8 @@ PARPLAN_INLINE void backward_key_tile(const AttentionBackward<T>& args, TileTask
       continue;
     }
     const std::int64_t count = task.q.rows;
-    const BackwardRows<T> rows{rows_from(out, first, count), rows_from(dout, first, count),
+    const BackwardRows<T> rows{rows_from(out, first, count),
+                               rows_from(dout, first, count),
                                args.lse + item * shape.queries + first,
                                {dq.data + first * dq.stride, dq.stride, count, dq.cols},
                                static_cast<T>(scale_of(args.options))};
@@ -284,6 +277,14 @@ HeadFunction<Args> head_function(Isa isa) {
   throw InternalError("internal error: unknown instruction set");
 }
 
+std::int64_t scratch_bytes(OpCode code, const AttentionShape& shape, std::size_t element_bytes) {
+  OpShape sizes;
+  sizes.queries = shape.queries;
+  sizes.keys = shape.keys;
+  sizes.head_dim = shape.head_dim;
+  return workspace_bytes(code, sizes, element_bytes == 4 ? DType::kFloat32 : DType::kFloat64).value;
+}
+
 void check(const AttentionOptions& options) {
   const AttentionShape& s = options.shape;
   ensure(s.batch >= 0 && s.queries >= 0 && s.keys >= 1 && s.head_dim >= 1,
@@ -317,12 +318,12 @@ void run_heads(const KernelContext& context, const Args& args, std::int64_t item
 
 template <class T>
 std::int64_t attention_forward_scratch_bytes(const AttentionShape& shape) {
-  return forward_elements(TileSizes(shape)) * static_cast<std::int64_t>(sizeof(T));
+  return scratch_bytes(OpCode::kAttentionForward, shape, sizeof(T));
 }
 
 template <class T>
 std::int64_t attention_backward_scratch_bytes(const AttentionShape& shape) {
-  return backward_elements(TileSizes(shape)) * static_cast<std::int64_t>(sizeof(T));
+  return scratch_bytes(OpCode::kAttentionBackward, shape, sizeof(T));
 }
 
 template <class T>

@@ -15,9 +15,10 @@
 // head_dim]; lse [batch, heads, queries]. Query head h uses key/value head h / (heads / kv_heads).
 //
 // Method: tiles of 128 queries by 128 keys with a running maximum and sum (Dao et al.,
-// "FlashAttention", NeurIPS 2022, algorithms 1 and 4); nothing of queries x keys is stored. Backward
-// computes the probabilities again from lse. Each result is one sum in a fixed order: it depends
-// neither on polling nor on the number of threads, and a head's values not on the other heads.
+// "FlashAttention", NeurIPS 2022, algorithms 1 and 4); nothing of queries x keys is stored.
+// Backward computes the probabilities again from lse. Each result is one sum in a fixed order: it
+// depends neither on polling nor on the number of threads, and a head's values not on the other
+// heads.
 
 namespace parplan::hw {
 
@@ -89,8 +90,9 @@ struct AttentionBackward {
   std::span<std::byte> scratch;  ///< attention_backward_scratch_bytes<T> of it, or a multiple
 };
 
-/// Scratch for one thread. The kernels run on as many threads as there is scratch for, at most
-/// `threads()`. It is written before it is read; aligned for T (64 bytes are faster).
+/// Scratch for one thread, as workspace_bytes (sim/core) predicts it. The kernels run on as many
+/// threads as there is scratch for, at most `threads()`. It is written before it is read; aligned
+/// for T (64 bytes are faster).
 template <class T>
 [[nodiscard]] std::int64_t attention_forward_scratch_bytes(const AttentionShape& shape);
 template <class T>

@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "hw/cpu/attention_vectors.hpp"
+#include "sim/core/workspace.hpp"
 
 // Attention of one tile of queries, forward and backward. Internal to hw/cpu. Scores are kept
 // transposed, [keys, queries]: then every product reads its operands row by row, reductions over
@@ -16,13 +17,12 @@
 
 namespace parplan::hw {
 
-inline constexpr std::int64_t kQueryTile = 128;
-inline constexpr std::int64_t kKeyTile = 128;
-// Rows of tiles are padded to this, a multiple of every vector length.
-inline constexpr std::int64_t kTilePadding = 16;
+inline constexpr std::int64_t kQueryTile = kAttentionQueryTile;
+inline constexpr std::int64_t kKeyTile = kAttentionKeyTile;
 
+/// The length of a tile's rows: a multiple of every vector length.
 [[nodiscard]] constexpr std::int64_t padded(std::int64_t count) {
-  return (count + kTilePadding - 1) / kTilePadding * kTilePadding;
+  return (count + kAttentionPadding - 1) / kAttentionPadding * kAttentionPadding;
 }
 
 /// Per query of a tile.
@@ -67,9 +67,8 @@ struct ScoreTile {
 template <class T, Isa kIsa>
 PARPLAN_INLINE void multiply_scores(const Rows<const T>& rows, const T* columns,
                                     const ScoreTile& tile, T* scores) {
-  multiply<T, kIsa>({tile.keys, tile.queries, rows.cols,
-                     rows.data + tile.first_key * rows.stride, rows.stride, 1, columns,
-                     tile.queries, scores, tile.queries, false});
+  multiply<T, kIsa>({tile.keys, tile.queries, rows.cols, rows.data + tile.first_key * rows.stride,
+                     rows.stride, 1, columns, tile.queries, scores, tile.queries, false});
 }
 
 /// Sets the scores of keys that come after their query to minus infinity.
@@ -114,8 +113,7 @@ PARPLAN_INLINE VectorType<T, kIsa> largest_score(const T* column, const ScoreTil
   for (; j + 4 <= tile.keys; j += 4) {
 #pragma GCC unroll 4
     for (int chain = 0; chain < 4; ++chain) {
-      most[chain] =
-          larger<T, kIsa>(at<T, kIsa>(column + (j + chain) * tile.queries), most[chain]);
+      most[chain] = larger<T, kIsa>(at<T, kIsa>(column + (j + chain) * tile.queries), most[chain]);
     }
   }
   for (; j < tile.keys; ++j) {
@@ -289,9 +287,8 @@ PARPLAN_INLINE void softmax_backward(const TileTask<T>& task, const ScoreTile& t
   for (std::int64_t i = 0; i < task.q.rows; ++i) {
     const auto r = static_cast<std::size_t>(i);
     lse_and_sum[r] = rows.lse[i] * std::numbers::log2e_v<T>;
-    lse_and_sum[kQueryTile + r] =
-        dot<T, kIsa>(rows.out.data + i * rows.out.stride, rows.dout.data + i * rows.dout.stride,
-                     rows.out.cols);
+    lse_and_sum[kQueryTile + r] = dot<T, kIsa>(
+        rows.out.data + i * rows.out.stride, rows.dout.data + i * rows.dout.stride, rows.out.cols);
   }
   for (std::int64_t i = 0; i < tile.queries; i += Lanes<T, kIsa>::kLength) {
     if (task.threshold != 0) {

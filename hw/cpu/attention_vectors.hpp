@@ -53,10 +53,9 @@ struct Exp2<float> {
 template <>
 struct Exp2<double> {
   static constexpr double kCoefficients[] = {
-      0.6931471805599453,     0.24022650695910072,    0.05550410866482158,
-      0.009618129107628477,   0.0013333558146428443,  0.0001540353039338161,
-      1.5252733804059841e-05, 1.321548679014431e-06,  1.01780860092397e-07,
-      7.054911620801123e-09,  4.4455382718708116e-10, 2.5678435993488206e-11,
+      0.6931471805599453,    0.24022650695910072,   0.05550410866482158,    0.009618129107628477,
+      0.0013333558146428443, 0.0001540353039338161, 1.5252733804059841e-05, 1.321548679014431e-06,
+      1.01780860092397e-07,  7.054911620801123e-09, 4.4455382718708116e-10, 2.5678435993488206e-11,
       1.3691488853904128e-12};
   static constexpr double kRound = 0x1.8p52;
   static constexpr int kMantissaBits = 52;
@@ -79,9 +78,9 @@ PARPLAN_INLINE VectorType<T, kIsa> exp2_lanes(const VectorType<T, kIsa>& x) {
     sum = sum * r + Constants::kCoefficients[i];
   }
   sum = sum * r + T{1};
-  const Mask bits = reinterpret_cast<const Mask&>(sum) +
-                    (reinterpret_cast<const Mask&>(shifted) << Constants::kMantissaBits);
-  const V result = reinterpret_cast<const V&>(bits);
+  const Mask bits =
+      reinterpret_cast<Mask>(sum) + (reinterpret_cast<Mask>(shifted) << Constants::kMantissaBits);
+  const V result = reinterpret_cast<V>(bits);
   return x < Constants::kLowest ? V{} : result;
 }
 
@@ -199,8 +198,8 @@ PARPLAN_INLINE void transpose_rows(const Rows<const T>& from, T factor, T* to,
   }
 }
 
-/// to[rows, to_stride] = the rows, columns beyond `cols` zero. to_stride is a multiple of the vector
-/// length.
+/// to[rows, to_stride] = the rows, columns beyond `cols` zero. to_stride is a multiple of the
+/// vector length.
 template <class T, Isa kIsa>
 PARPLAN_INLINE void copy_rows(const Rows<const T>& from, T* to, std::int64_t to_stride) {
   constexpr std::int64_t length = Lanes<T, kIsa>::kLength;
@@ -219,8 +218,8 @@ PARPLAN_INLINE void copy_rows(const Rows<const T>& from, T* to, std::int64_t to_
 
 /// to = factor * from[rows, from_stride], added to what is there if `accumulate`.
 template <class T, Isa kIsa>
-PARPLAN_INLINE void write_rows(const T* from, std::int64_t from_stride, T factor,
-                               const Rows<T>& to, bool accumulate) {
+PARPLAN_INLINE void write_rows(const T* from, std::int64_t from_stride, T factor, const Rows<T>& to,
+                               bool accumulate) {
   constexpr std::int64_t length = Lanes<T, kIsa>::kLength;
   for (std::int64_t r = 0; r < to.rows; ++r) {
     const T* source = from + r * from_stride;

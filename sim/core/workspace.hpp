@@ -6,15 +6,21 @@
 
 namespace parplan {
 
-/// Query rows of one head that attention works on at a time.
+/// Attention works on tiles of one head: at most so many queries by so many keys. Rows of queries
+/// and of the head dimension are padded to a multiple of kAttentionPadding elements.
 inline constexpr std::int64_t kAttentionQueryTile = 128;
+inline constexpr std::int64_t kAttentionKeyTile = 128;
+inline constexpr std::int64_t kAttentionPadding = 16;
 
 /// Scratch that one operation needs beside its operands; 0 for most. Every device keeps to it, so
 /// that predicted memory is exact:
 /// - layer norm backward: partial sums of dgamma and dbeta, 2 x columns elements; RMS norm:
 /// columns;
-/// - attention forward: a tile of scores, min(queries, kAttentionQueryTile) x keys elements;
-///   backward: the tile of probabilities, the tile of their gradients, and one element per row.
+/// - attention, with Q and K the tile's queries (padded) and keys, D the head dimension, P the
+/// padded
+///   one: forward D Q (queries, transposed) + K Q (scores) + K P (values) + Q P (output) elements;
+///   backward 2 D Q (queries and output gradients, transposed) + 2 K Q (probabilities and their
+///   gradients) + 3 Q P (queries, output gradients, dq) + 3 K P (keys, dk, dv). One thread.
 Bytes workspace_bytes(OpCode code, const OpShape& shape, DType dtype);
 
 }  // namespace parplan

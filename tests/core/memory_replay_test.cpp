@@ -152,3 +152,14 @@ TEST_CASE("workspace follows the formulas of its header", "[core]") {
   CHECK(workspace_bytes(OpCode::kRmsNormBackward, norm, DType::kFloat64) == Bytes{4096});
   CHECK(workspace_bytes(OpCode::kLinearForward, norm, DType::kFloat32) == Bytes{0});
 }
+
+TEST_CASE("attention's workspace is its tiles", "[core]") {
+  OpShape shape;
+  shape.queries = 100;  // 112 padded
+  shape.keys = 300;     // a tile of 128
+  shape.head_dim = 20;  // 32 padded
+  // 20 x 112 + 128 x 112 + 128 x 32 + 112 x 32 = 24256
+  CHECK(workspace_bytes(OpCode::kAttentionForward, shape, DType::kFloat32) == Bytes{4 * 24256});
+  // 2 x 2240 + 2 x 14336 + 3 x 3584 + 3 x 4096 = 56192
+  CHECK(workspace_bytes(OpCode::kAttentionBackward, shape, DType::kFloat64) == Bytes{8 * 56192});
+}
