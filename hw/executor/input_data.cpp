@@ -11,14 +11,20 @@
 namespace parplan::hw {
 namespace {
 
-/// The name that keys a value's numbers.
+/// The name that keys a value's numbers; see InputData.
 std::string_view key_name(const Model& model, ValueId value) {
   const ValueRole role = model.value(value).role;
-  for (std::uint32_t i = 0; i < value.index; ++i) {
-    if (model.values[i].role == role) return model.value(value).name;
+  const std::string_view usual = role == ValueRole::kTokens     ? "tokens"
+                                 : role == ValueRole::kFeatures ? "inputs"
+                                                                : "targets";
+  bool usual_is_taken = false;
+  bool first = true;
+  for (std::uint32_t i = 0; i < model.values.size(); ++i) {
+    if (model.values[i].role != role) continue;
+    usual_is_taken = usual_is_taken || model.values[i].name == usual;
+    first = first && i >= value.index;
   }
-  if (role == ValueRole::kTokens) return "tokens";
-  return role == ValueRole::kFeatures ? "inputs" : "targets";
+  return first && !usual_is_taken ? usual : std::string_view(model.value(value).name);
 }
 
 /// How many ids the op that reads `value` knows.

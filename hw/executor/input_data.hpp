@@ -21,7 +21,8 @@ namespace parplan::hw {
 ///   classes      keyed_u64(K("targets"), e) % vocabulary of the loss
 ///   features     keyed_normal(K("inputs"), e)
 ///   real targets keyed_normal(K("targets"), e)
-/// A second and further value of the same role uses its own name instead.
+/// With several values of a role, all but the first use their own names instead; if one of them has
+/// the name above, they all do.
 /// Token file: tokens and classes of the file (see TokenFile); other inputs do not exist.
 class InputData {
  public:

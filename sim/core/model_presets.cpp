@@ -118,7 +118,7 @@ Model make_linear_pair(const LinearPairSpec& spec) {
 
 Model make_encoder_decoder(const EncoderDecoderSpec& spec) {
   ModelBuilder b("encoder-decoder", spec.initializers);
-  const ValueId source = b.input("source_tokens", ValueRole::kTokens, Positions::kSource);
+  const ValueId source = b.input("source", ValueRole::kTokens, Positions::kSource);
   const ValueId tokens = b.input("tokens", ValueRole::kTokens, Positions::kSequence);
   const ValueId classes = b.input("targets", ValueRole::kClasses, Positions::kSequence);
   AttentionBlock attention{.features = spec.features,

@@ -82,15 +82,15 @@ TEST_CASE("synthetic ids are keyed by role, name and element", "[hw]") {
   w.source_sequence = 2;
   const std::array<ValueId, 3> values{ValueId{0}, ValueId{1}, ValueId{2}};
   const InputData data(model, w, values);
-  // The first token value is keyed "tokens", the second by its own name, which is "tokens" as well
-  // here, but with the vocabulary of the embedding that reads it.
+  // Two token values, one of them named "tokens": both are keyed by their names.
   const auto source = load<std::int32_t>(data, ValueId{0}, {4, 9}, 2);
   const auto tokens = load<std::int32_t>(data, ValueId{1}, {4}, 3);
   const auto classes = load<std::int32_t>(data, ValueId{2}, {4}, 3);
+  const std::uint64_t source_key = tensor_key(5, "source");
   const std::uint64_t key = tensor_key(5, "tokens");
   for (std::uint64_t p = 0; p < 2; ++p) {
-    CHECK(source[p] == static_cast<std::int32_t>(keyed_u64(key, 4 * 2 + p) % 13));
-    CHECK(source[2 + p] == static_cast<std::int32_t>(keyed_u64(key, 9 * 2 + p) % 13));
+    CHECK(source[p] == static_cast<std::int32_t>(keyed_u64(source_key, 4 * 2 + p) % 13));
+    CHECK(source[2 + p] == static_cast<std::int32_t>(keyed_u64(source_key, 9 * 2 + p) % 13));
   }
   for (std::uint64_t p = 0; p < 3; ++p) {
     CHECK(tokens[p] == static_cast<std::int32_t>(keyed_u64(key, 4 * 3 + p) % 11));

@@ -1,0 +1,108 @@
+#include "hw/cpu/cpu_device.hpp"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "hw/cpu/adam.hpp"
+#include "hw/cpu/embedding.hpp"
+#include "hw/cpu/threads.hpp"
+#include "sim/core/error.hpp"
+
+namespace parplan::hw {
+namespace {
+
+/// From here on a mapping asks for huge pages: fewer misses of the address cache in large matrices.
+constexpr std::int64_t kHugePageThreshold = std::int64_t{8} << 20;
+
+template <class T>
+void adam(const AdamCall& call, const KernelContext& context) {
+  const Optimizer& o = *call.optimizer;
+  const AdamRange<T> range{reinterpret_cast<T*>(call.parameters),
+                           reinterpret_cast<const T*>(call.gradients),
+                           reinterpret_cast<T*>(call.first_moment),
+                           reinterpret_cast<T*>(call.second_moment), call.count};
+  const AdamSettings settings{o.learning_rate, o.beta1,        o.beta2,
+                              o.epsilon,       o.weight_decay, o.kind == OptimizerKind::kAdamW};
+  adam_step(range, settings, call.step, context);
+}
+
+}  // namespace
+
+const double* RotaryTables::frequencies(const RotaryOp& op) {
+  for (const Table& table : tables_) {
+    if (table.op == op) return table.frequencies.data();
+  }
+  std::optional<Llama3RopeScaling> scaling;
+  if (op.scaling) {
+    scaling =
+        Llama3RopeScaling{op.scaling->factor, op.scaling->low_frequency_factor,
+                          op.scaling->high_frequency_factor, op.scaling->original_max_positions};
+  }
+  tables_.push_back({op, rotary_frequencies(op.head_dim, op.theta, scaling)});
+  return tables_.back().frequencies.data();
+}
+
+std::span<std::byte> ThreadScratch::for_threads(const KernelCall& call, std::int64_t bytes) {
+  if (threads() == 1) return {call.workspace, static_cast<std::size_t>(bytes)};
+  const std::size_t wanted = static_cast<std::size_t>(bytes) * static_cast<std::size_t>(threads());
+  if (own_.size() < wanted) own_.resize(wanted);
+  return {own_.data(), wanted};
+}
+
+CpuDevice::CpuDevice(int threads) { set_threads(threads); }
+
+bool CpuDevice::supports(OpCode code, DType dtype) const {
+  return dtype != DType::kInt32 && code != OpCode::kCount;
+}
+
+std::byte* CpuDevice::reserve(Bytes size) {
+  if (size.value == 0) return nullptr;
+  void* memory = mmap(nullptr, static_cast<std::size_t>(size.value), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw HwError("mmap of " + std::to_string(size.value) +
+                  " bytes of tensors failed: " + std::strerror(errno));
+  }
+  if (size.value >= kHugePageThreshold) {
+    // Advice: without huge pages everything works, only slower.
+    (void)madvise(memory, static_cast<std::size_t>(size.value), MADV_HUGEPAGE);
+  }
+  return static_cast<std::byte*>(memory);
+}
+
+void CpuDevice::release(std::byte* memory, Bytes size) noexcept {
+  if (memory != nullptr) munmap(memory, static_cast<std::size_t>(size.value));
+}
+
+void CpuDevice::run(const KernelCall& call, const KernelContext& context) {
+  if (call.dtype == DType::kFloat64) {
+    run_kernel<double>(call, state_, context);
+  } else {
+    run_kernel<float>(call, state_, context);
+  }
+}
+
+void CpuDevice::run(const AdamCall& call, const KernelContext& context) {
+  if (call.dtype == DType::kFloat64) {
+    adam<double>(call, context);
+  } else {
+    adam<float>(call, context);
+  }
+}
+
+void CpuDevice::copy_from_host(std::byte* to, const std::byte* host, Bytes size) {
+  std::memcpy(to, host, static_cast<std::size_t>(size.value));
+}
+
+void CpuDevice::copy_to_host(std::byte* host, const std::byte* from, Bytes size) {
+  std::memcpy(host, from, static_cast<std::size_t>(size.value));
+}
+
+std::unique_ptr<Device> make_cpu_device(int threads) {
+  return std::make_unique<CpuDevice>(threads);
+}
+
+}  // namespace parplan::hw

@@ -1,0 +1,18 @@
+#include "hw/executor/process_memory.hpp"
+
+#include <fstream>
+#include <string>
+
+namespace parplan::hw {
+
+Bytes peak_process_bytes() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    std::int64_t kibibytes = 0;
+    if (word == "VmHWM:" && status >> kibibytes) return Bytes{kibibytes * 1024};
+  }
+  return Bytes{0};
+}
+
+}  // namespace parplan::hw

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <utility>
+
+#include "hw/device.hpp"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace parplan::hw {
+
+/// Under the address sanitizer, uses of arena memory that no live tensor covers are errors.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kPoisonsFreedMemory = true;
+inline void poison(const std::byte* memory, Bytes size) {
+  ASAN_POISON_MEMORY_REGION(memory, static_cast<std::size_t>(size.value));
+}
+inline void unpoison(const std::byte* memory, Bytes size) {
+  ASAN_UNPOISON_MEMORY_REGION(memory, static_cast<std::size_t>(size.value));
+}
+#else
+inline constexpr bool kPoisonsFreedMemory = false;
+inline void poison(const std::byte* /*memory*/, Bytes /*size*/) {}
+inline void unpoison(const std::byte* /*memory*/, Bytes /*size*/) {}
+#endif
+
+/// A reserved range of device memory.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  DeviceMemory(Device& device, Bytes size)
+      : device_(&device), data_(device.reserve(size)), size_(size) {}
+  ~DeviceMemory() { reset(); }
+  DeviceMemory(DeviceMemory&& other) noexcept
+      : device_(other.device_), data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    reset();
+    device_ = other.device_;
+    data_ = std::exchange(other.data_, nullptr);
+    size_ = other.size_;
+    return *this;
+  }
+  std::byte* data() const { return data_; }
+  Bytes size() const { return size_; }
+
+ private:
+  void reset() noexcept {
+    if (data_ == nullptr) return;
+    unpoison(data_, size_);  // the addresses may be handed out again for something else
+    device_->release(data_, size_);
+    data_ = nullptr;
+  }
+
+  Device* device_ = nullptr;
+  std::byte* data_ = nullptr;
+  Bytes size_{0};
+};
+
+/// Everything a rank owns for the whole run. The flat buffers have RankClass::flat_elements
+/// elements each.
+struct RankMemory {
+  DeviceMemory parameters;
+  DeviceMemory gradients;
+  DeviceMemory first_moment;
+  DeviceMemory second_moment;
+  DeviceMemory arena;
+
+  RankMemory(Device& device, Bytes flat, Bytes arena_size)
+      : parameters(device, flat),
+        gradients(device, flat),
+        first_moment(device, flat),
+        second_moment(device, flat),
+        arena(device, arena_size) {}
+};
+
+}  // namespace parplan::hw

@@ -1,0 +1,175 @@
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/catch2_compat.hpp"
+#include "tests/hw/small_models.hpp"
+#include "tests/hw/training.hpp"
+
+// Every layout trains the same numbers as the single process (ranks are threads here; the same over
+// MPI: mpi_training_test).
+
+using namespace parplan;
+using namespace parplan::hw;
+
+namespace {
+
+struct Case {
+  std::string name;
+  Model model;
+  Workload workload;
+  int layers = 0;
+  int most_tensor_ranks = 4;
+};
+
+Case make_case(const std::string& name) {
+  if (name == "mlp") return {name, small_mlp(), reference_workload(64, 1), 2};
+  if (name == "pair") return {name, small_linear_pair(), reference_workload(8, 1), 2};
+  if (name == "seed transformer") {
+    return {name, small_seed_transformer(), reference_workload(8, 16), 5};
+  }
+  if (name == "encoder-decoder") {
+    return {name, small_encoder_decoder(), reference_workload(8, 10, 12), 7};
+  }
+  if (name == "gpt2") return {name, small_gpt2(), reference_workload(8, 16), 6};
+  // Two key/value heads: tp is at most two.
+  if (name == "llama untied") return {name, small_llama(false), reference_workload(8, 16), 5, 2};
+  return {name, small_llama(true), reference_workload(8, 16), 5, 2};
+}
+
+/// Everything but the first layer on the last of `positions` stages or devices.
+std::string uneven_stages(int layers) { return "stages=1+" + std::to_string(layers - 1); }
+
+/// mp placement with every second layer on the other device.
+std::string alternating_devices(int layers) {
+  std::string text = "devices=0";
+  for (int l = 1; l < layers; ++l) text += l % 2 == 0 ? "+0" : "+1";
+  return text;
+}
+
+std::vector<std::string> layouts(const Case& c) {
+  std::vector<std::string> all{
+      "dp=2",
+      "dp=4",
+      "dp=1,microbatches=4",
+      "dp=2,microbatches=2",
+      "tp=2",
+      "tp=2,microbatches=2",
+      "pp=2,schedule=gpipe,microbatches=1",
+      "pp=2,schedule=gpipe,microbatches=4",
+      "pp=2,schedule=gpipe,microbatches=8",
+      "pp=2,schedule=1f1b,microbatches=1",
+      "pp=2,schedule=1f1b,microbatches=2",
+      "pp=2,schedule=1f1b,microbatches=8",
+      "pp=2,schedule=1f1b,microbatches=4," + uneven_stages(c.layers),
+      "mp=2",
+      "mp=2," + alternating_devices(c.layers),
+      "dp=2,tp=2",
+      "dp=2,pp=2,schedule=gpipe,microbatches=2",
+      "dp=2,pp=2,schedule=1f1b,microbatches=4",
+      "tp=2,pp=2,schedule=1f1b,microbatches=4",
+      "dp=2,mp=2",
+      "tp=2,mp=2",
+      "dp=2,tp=2,pp=2,schedule=1f1b,microbatches=2",
+      "dp=2,tp=2,pp=2,schedule=gpipe,microbatches=4",
+  };
+  if (c.most_tensor_ranks >= 4) all.push_back("tp=4");
+  if (c.layers > 3) {
+    all.push_back("pp=3,schedule=1f1b,microbatches=4");
+    all.push_back("pp=4,schedule=gpipe,microbatches=8");
+    all.push_back("mp=3");
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every layout trains the numbers of the single process in float64", "[hw]") {
+  const std::string name = GENERATE(as<std::string>{}, "mlp", "pair", "seed transformer",
+                                    "encoder-decoder", "gpt2", "llama untied", "llama tied");
+  const Case c = make_case(name);
+  const RunResult single = train_twenty(c.model, c.workload, "dp=1");
+  for (std::size_t t = 0; t < single.snapshots[0].parameters.size(); ++t) {
+    const LogicalTensor& parameter = single.snapshots[0].parameters[t];
+    INFO(parameter.name << " is trained");
+    if (!is_zero_by_nature(parameter.name)) {
+      CHECK(distance(single.snapshots[1].parameters[t].values, parameter.values) > 1e-4);
+    }
+  }
+  for (const std::string& layout : layouts(c)) {
+    INFO(name << " with " << layout);
+    CHECK(first_difference(train_twenty(c.model, c.workload, layout), single, 1e-10) == "");
+  }
+}
+
+namespace {
+
+/// Distances of a float32 run from the float64 run.
+struct Distances {
+  double loss = 0.0;
+  std::vector<double> gradients;   ///< per tensor, step 1
+  std::vector<double> parameters;  ///< per tensor, after step 20
+};
+
+Distances distances(const RunResult& run, const RunResult& exact) {
+  Distances result;
+  for (std::size_t s = 0; s < exact.losses.size(); ++s) {
+    result.loss = std::max(result.loss, std::abs(run.losses.at(s) - exact.losses[s]));
+  }
+  for (std::size_t t = 0; t < exact.snapshots[0].gradients.size(); ++t) {
+    result.gradients.push_back(distance(run.snapshots.at(0).gradients.at(t).values,
+                                        exact.snapshots[0].gradients[t].values));
+    result.parameters.push_back(distance(run.snapshots.at(1).parameters.at(t).values,
+                                         exact.snapshots[1].parameters[t].values));
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("in float32 no layout is much farther from float64 than the single process", "[hw]") {
+  const std::string name = GENERATE(as<std::string>{}, "mlp", "pair", "seed transformer",
+                                    "encoder-decoder", "gpt2", "llama untied", "llama tied");
+  const Case c = make_case(name);
+  Workload rounded = c.workload;
+  rounded.precision = DType::kFloat32;
+  const RunResult exact = train_twenty(c.model, c.workload, "dp=1");
+  const Distances single = distances(train_twenty(c.model, rounded, "dp=1"), exact);
+  for (const std::string layout : {"dp=2", "tp=2", "pp=2,schedule=1f1b,microbatches=4", "mp=2",
+                                   "dp=2,tp=2", "dp=2,tp=2,pp=2,schedule=1f1b,microbatches=2"}) {
+    const Distances run = distances(train_twenty(c.model, rounded, layout), exact);
+    INFO(name << " with " << layout);
+    CHECK(run.loss <= 4 * single.loss);
+    for (std::size_t t = 0; t < c.model.parameters.size(); ++t) {
+      const std::string& parameter = c.model.parameters[t].name;
+      INFO(parameter);
+      if (is_zero_by_nature(parameter)) {
+        // Rounding noise; Adam moves each element by at most about the learning rate per step.
+        const double size = std::sqrt(static_cast<double>(c.model.parameters[t].elements()));
+        CHECK(run.gradients[t] < 1e-7 * size);
+        CHECK(run.parameters[t] < 20 * 1e-3 * size);
+      } else {
+        CHECK(run.gradients[t] <= 4 * single.gradients[t]);
+        CHECK(run.parameters[t] <= 4 * single.parameters[t]);
+      }
+    }
+  }
+}
+
+TEST_CASE("dropout masks do not depend on the layout", "[hw]") {
+  const double p = 0.2;
+  const auto [with, without] =
+      GENERATE_COPY(table<Model, Model>({{small_seed_transformer(p), small_seed_transformer()},
+                                         {small_encoder_decoder(p), small_encoder_decoder()},
+                                         {small_gpt2(p), small_gpt2()},
+                                         {small_llama(false, p), small_llama(false)}}));
+  const Workload workload = reference_workload(8, 10, 12);
+  const RunResult single = train_twenty(with, workload, "dp=1");
+  CHECK(single.losses[0] != train_twenty(without, workload, "dp=1").losses[0]);
+  for (const std::string layout :
+       {"dp=2", "tp=2", "dp=1,microbatches=4", "pp=2,schedule=1f1b,microbatches=4", "mp=2",
+        "dp=2,tp=2,pp=2,schedule=1f1b,microbatches=2"}) {
+    INFO(with.name << " with " << layout);
+    CHECK(first_difference(train_twenty(with, workload, layout), single, 1e-10) == "");
+  }
+}

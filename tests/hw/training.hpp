@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hw/executor/run_plan.hpp"
+#include "sim/core/plan.hpp"
+
+namespace parplan::hw {
+
+/// A plan with buckets so small that even reduced models have several.
+Plan small_plan(const Model& model, const Workload& workload, std::string_view layout);
+
+/// Trains on ranks that are threads of this process; what rank 0 returned.
+RunResult train(const Plan& plan, const RunOptions& options);
+
+/// Twenty steps with snapshots after the first and the last.
+RunResult train_twenty(const Model& model, const Workload& workload, std::string_view layout);
+
+/// sqrt of the sum of (a - b)^2, and the same of b alone.
+double distance(const std::vector<double>& a, const std::vector<double>& b);
+double norm(const std::vector<double>& b);
+
+/// Where two runs of `train_twenty` differ by more than `tolerance`: losses relative to themselves,
+/// gradients of step 1 and parameters after step 20 element by element, relative to their largest
+/// element (gradients that vanish by nature: to 1e-6). Empty when they do not.
+std::string first_difference(const RunResult& run, const RunResult& expected, double tolerance);
+
+/// Gradients that vanish by nature (softmax ignores a constant added to all scores, so the key's
+/// bias has none): they hold rounding noise, and Adam makes steps of up to the learning rate of it.
+bool is_zero_by_nature(const std::string& parameter);
+
+}  // namespace parplan::hw
