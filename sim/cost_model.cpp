@@ -195,14 +195,10 @@ TransferCost CostModel::point_to_point(Bytes size, Span span) const {
   return collective(CollectiveKind::kSendReceive, 2, size, span);
 }
 
-Seconds CostModel::operation_overhead() const {
-  return cluster_.device.operation_overhead * factor("overhead/operation");
-}
+Seconds CostModel::operation_overhead() const { return cluster_.device.operation_overhead; }
 Seconds CostModel::instruction_overhead() const {
-  return cluster_.device.instruction_overhead * factor("overhead/instruction");
+  return cluster_.device.operation_overhead + cluster_.device.instruction_overhead;
 }
-Seconds CostModel::step_overhead() const {
-  return cluster_.device.step_overhead * factor("overhead/step");
-}
+Seconds CostModel::step_overhead() const { return cluster_.device.step_overhead; }
 
 }  // namespace parplan::sim

@@ -161,6 +161,11 @@ std::vector<MemorySample> memory_over_time(const RankClass& rank_class, std::int
 
 }  // namespace
 
+Bytes process_bytes_without_tensors(const Layout& layout, const Cluster& cluster) {
+  const DeviceSpec& device = cluster.device;
+  return layout.ranks() > 1 ? device.process_bytes + device.transport_bytes : device.process_bytes;
+}
+
 Key key_of(const RankClass& rank_class, std::int32_t instruction, std::int32_t operation,
            const Model& model) {
   const Instruction& i = rank_class.instructions[instruction];
@@ -197,9 +202,9 @@ Trace predicted_trace(const Plan& plan, const Program& program, const StepGraph&
         sample.rank = rank;
         trace.memory.push_back(sample);
       }
-      trace.summaries.push_back(
-          {rank, replays[c].peak.total(),
-           replays[c].flat + replays[c].arena + cluster.device.process_bytes});
+      trace.summaries.push_back({rank, replays[c].peak.total(),
+                                 replays[c].flat + replays[c].arena +
+                                     process_bytes_without_tensors(plan.layout, cluster)});
     }
   }
   return trace;

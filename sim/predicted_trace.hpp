@@ -18,6 +18,9 @@ Trace predicted_trace(const Plan& plan, const Program& program, const StepGraph&
                       const Timeline& line, const std::vector<MemoryReplay>& replays,
                       const Cluster& cluster);
 
+/// Resident memory of a rank of this layout before it owns a tensor.
+Bytes process_bytes_without_tensors(const Layout& layout, const Cluster& cluster);
+
 /// Key of an instruction of a class's list, or of one operation of a kRun (`operation` >= 0).
 Key key_of(const RankClass& rank_class, std::int32_t instruction, std::int32_t operation,
            const Model& model);

@@ -85,11 +85,36 @@ class Evidence {
     for (const auto& [key, values] : transfer_ratios_) set_factor(key, values, 0.25, summary);
   }
 
-  void refit_overhead(CalibrationSummary& summary) const {
-    if (overhead_ratios_.empty()) return;
-    for (const char* key : {"overhead/operation", "overhead/instruction", "overhead/step"}) {
-      set_factor(key, overhead_ratios_, 0.5, summary);
+  /// Fits overhead = a x operations + b per step and rank, in relative least squares.
+  void refit_overhead(Cluster& result) const {
+    double nn = 0.0;
+    double n1 = 0.0;
+    double one = 0.0;
+    double ny = 0.0;
+    double y1 = 0.0;
+    for (const auto& [operations, overhead] : overheads_) {
+      const double weight = 1.0 / (overhead * overhead);
+      nn += weight * operations * operations;
+      n1 += weight * operations;
+      one += weight;
+      ny += weight * operations * overhead;
+      y1 += weight * overhead;
     }
+    if (nn <= 0.0) return;
+    const double determinant = nn * one - n1 * n1;
+    double slope = ny / nn;
+    double constant = 0.0;
+    if (determinant > 1e-9 * nn * one) {
+      slope = (ny * one - n1 * y1) / determinant;
+      constant = (nn * y1 - n1 * ny) / determinant;
+    }
+    if (constant < 0.0 || slope < 0.0) {
+      slope = slope < 0.0 ? 0.0 : ny / nn;
+      constant = slope > 0.0 ? 0.0 : y1 / one;
+    }
+    result.device.operation_overhead = Seconds{slope};
+    result.device.step_overhead = Seconds{constant};
+    result.device.instruction_overhead = Seconds{};
   }
 
  private:
@@ -143,18 +168,12 @@ class Evidence {
     ++events_;
   }
 
-  /// Measured overhead of a step against what the model adds for its operations and instructions.
   void add_overhead(const TraceFile& file, const Program& program) {
     for (const RankBreakdown& b : break_down(file.trace)) {
       const RankClass& c = program.classes[coordinates_of(b.rank, program.layout).position];
-      double modelled = costs_.step_overhead().value;
-      for (const Instruction& i : c.instructions) {
-        modelled += costs_.instruction_overhead().value;
-        modelled += costs_.operation_overhead().value * (i.op_end - i.op_begin);
-      }
-      if (modelled > 0.0 && b.overhead.value > 0.0) {
-        overhead_ratios_.push_back(b.overhead.value / modelled);
-      }
+      double operations = 0.0;
+      for (const Instruction& i : c.instructions) operations += 1 + i.op_end - i.op_begin;
+      if (b.overhead.value > 0.0) overheads_.emplace_back(operations, b.overhead.value);
     }
   }
 
@@ -172,7 +191,7 @@ class Evidence {
   sim::CostModel costs_;
   std::map<ShapeKey, std::vector<double>> durations_;
   std::map<std::string, std::vector<double>> transfer_ratios_;
-  std::vector<double> overhead_ratios_;
+  std::vector<std::pair<double, double>> overheads_;  ///< (operations and instructions, seconds)
   std::int64_t events_ = 0;
 };
 
@@ -210,7 +229,7 @@ Cluster calibrate(const Cluster& machine, const std::vector<NamedTrace>& traces,
   }
   evidence.refit_operations(result, report);
   evidence.refit_transfers(report);
-  evidence.refit_overhead(report);
+  evidence.refit_overhead(result);
   report.events = evidence.events();
   merge_factors(result, report);
   return result;

@@ -31,7 +31,9 @@ struct NamedTrace {
 /// - "collective/<kind>" factors: transfers' time from the arrival of the peer to completion
 /// against
 ///   the model, lower quartile (polling only ever delays).
-/// - "overhead/..." factors: gaps of the compute stream in which nothing is awaited.
+/// - Overheads of the device: gaps of the compute stream in which nothing is awaited, as a constant
+/// per
+///   operation or instruction and one per step.
 /// Throws InputError when a trace is predicted or its plan cannot be lowered.
 Cluster calibrate(const Cluster& machine, const std::vector<NamedTrace>& traces,
                   CalibrationSummary* summary = nullptr);

@@ -48,9 +48,10 @@ struct DeviceSpec {
   std::map<DType, FlopPerSecond> peak;
   BytesPerSecond memory_bandwidth;
   Seconds operation_overhead;    ///< launch and bookkeeping per operation
-  Seconds instruction_overhead;  ///< per chunk-level instruction
+  Seconds instruction_overhead;  ///< per chunk-level instruction, beyond operation_overhead
   Seconds step_overhead;         ///< once a step: data loading, bookkeeping
   Bytes process_bytes;           ///< resident memory of a rank before it owns a tensor
+  Bytes transport_bytes;         ///< the same, in addition, when it has peers
   bool operator==(const DeviceSpec&) const = default;
 };
 

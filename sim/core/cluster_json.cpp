@@ -134,7 +134,8 @@ Json device_json(const DeviceSpec& device) {
           {"operation_overhead_s", device.operation_overhead.value},
           {"instruction_overhead_s", device.instruction_overhead.value},
           {"step_overhead_s", device.step_overhead.value},
-          {"process_bytes", device.process_bytes.value}};
+          {"process_bytes", device.process_bytes.value},
+          {"transport_bytes", device.transport_bytes.value}};
 }
 
 DeviceSpec read_device(JsonReader& r) {
@@ -157,6 +158,7 @@ DeviceSpec read_device(JsonReader& r) {
   device.instruction_overhead = seconds("instruction_overhead_s");
   device.step_overhead = seconds("step_overhead_s");
   device.process_bytes = r.optional_quantity<Bytes>("process_bytes").value_or(Bytes{});
+  device.transport_bytes = r.optional_quantity<Bytes>("transport_bytes").value_or(Bytes{});
   return device;
 }
 

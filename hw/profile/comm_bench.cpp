@@ -1,0 +1,244 @@
+#include "hw/profile/comm_bench.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "hw/communicator.hpp"
+#include "sim/core/error.hpp"
+
+namespace parplan::hw {
+namespace {
+
+constexpr std::size_t kRotation = 4;  // buffer sets, so that repetitions do not find their data hot
+
+double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+/// One repetition on one rank.
+struct Timing {
+  double wall_s = 0.0;
+  double cpu_s = 0.0;
+};
+
+double quantile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
+}
+
+/// Buffers and calls of one collective at one size on one rank.
+class Bench {
+ public:
+  Bench(Communicator& group, CollectiveKind kind, std::int64_t bytes) : group_(group), kind_(kind) {
+    const auto ranks = static_cast<std::size_t>(group.size());
+    count_ = std::max<std::size_t>(1, static_cast<std::size_t>(bytes) / sizeof(float));
+    count_ = (count_ + ranks - 1) / ranks * ranks;
+    for (auto& set : sets_) {
+      set.whole.assign(count_, 1.0F);
+      set.part.assign(count_, 1.0F);
+    }
+  }
+
+  Bytes bytes() const { return Bytes{static_cast<std::int64_t>(count_ * sizeof(float))}; }
+
+  Timing once() {
+    Pending barrier = group_.barrier();
+    barrier.wait();
+    Pending pending = start();
+    pending.wait();
+    const CommTimes& t = pending.times();
+    const auto from = std::max(t.posted, t.peer_arrived.value_or(t.posted));
+    return {std::max(0.0, seconds(t.completed.value_or(Clock::now()) - from)), seconds(t.cpu)};
+  }
+
+  /// All ranks hold ones: a sum gives the number of ranks, everything else ones.
+  void check() {
+    fill();
+    Pending pending = start();
+    pending.wait();
+    const Set& set = sets_[(next_ + kRotation - 1) % kRotation];
+    const bool sums =
+        kind_ == CollectiveKind::kAllReduce || kind_ == CollectiveKind::kReduceScatter;
+    const float expected = sums ? static_cast<float>(group_.size()) : 1.0F;
+    const float found =
+        kind_ == CollectiveKind::kReduceScatter || kind_ == CollectiveKind::kAllToAll
+            ? set.part.front()
+            : set.whole.front();
+    if (found != expected) {
+      throw HwError("the " + std::string(name_of(kind_)) + " of " + std::to_string(bytes().value) +
+                    " bytes gave " + std::to_string(found) + " instead of " +
+                    std::to_string(expected));
+    }
+  }
+
+ private:
+  struct Set {
+    std::vector<float> whole;
+    std::vector<float> part;
+  };
+
+  void fill() {
+    for (auto& set : sets_) {
+      std::fill(set.whole.begin(), set.whole.end(), 1.0F);
+      std::fill(set.part.begin(), set.part.end(), 1.0F);
+    }
+  }
+
+  Pending start() {
+    Set& set = sets_[next_++ % kRotation];
+    const std::span<float> whole(set.whole);
+    const Part own = balanced_part(count_, group_.size(), group_.rank());
+    const std::span<float> part = std::span<float>(set.part).first(own.count);
+    switch (kind_) {
+      case CollectiveKind::kAllReduce:
+        return group_.all_reduce_sum(whole);
+      case CollectiveKind::kAllGather:
+        return group_.all_gather(part, whole);
+      case CollectiveKind::kReduceScatter:
+        return group_.reduce_scatter_sum(whole, part);
+      case CollectiveKind::kAllToAll:
+        return group_.all_to_all(whole, std::span<float>(set.part));
+      case CollectiveKind::kBroadcast:
+        return group_.broadcast(whole, 0);
+      case CollectiveKind::kSendReceive:
+        return group_.rank() == 0 ? group_.send(whole, 1, 0) : group_.receive(whole, 0, 0);
+    }
+    return {};
+  }
+
+  Communicator& group_;
+  CollectiveKind kind_;
+  std::size_t count_ = 0;
+  std::array<Set, kRotation> sets_;
+  std::size_t next_ = 0;
+};
+
+/// Everybody learns the largest of the ranks' values.
+std::vector<double> slowest(Communicator& group, const std::vector<double>& own) {
+  const auto ranks = static_cast<std::size_t>(group.size());
+  std::vector<double> all(own.size() * ranks);
+  Pending gather = group.all_gather(std::span<const double>(own), std::span<double>(all));
+  gather.wait();
+  std::vector<double> result = own;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      result[i] = std::max(result[i], all[r * own.size() + i]);
+    }
+  }
+  return result;
+}
+
+int agreed_repetitions(Communicator& group, Bench& bench, const CommBenchOptions& options) {
+  const double once = std::max(bench.once().wall_s, bench.once().wall_s);
+  std::vector<std::int32_t> count{static_cast<std::int32_t>(
+      std::clamp(options.time_per_point.value / std::max(once, 1e-7), 1.0, 2000.0))};
+  count[0] = std::max(count[0], options.least_repetitions);
+  Pending agree = group.broadcast(count, 0);
+  agree.wait();
+  return count[0];
+}
+
+TransferSample measure(Communicator& group, CollectiveKind kind, std::int64_t size,
+                       const CommBenchOptions& options) {
+  Bench bench(group, kind, size);
+  bench.check();
+  const int repetitions = agreed_repetitions(group, bench, options);
+  std::vector<double> walls;
+  std::vector<double> cpus;
+  for (int i = 0; i < repetitions; ++i) {
+    const Timing t = bench.once();
+    walls.push_back(t.wall_s);
+    cpus.push_back(t.cpu_s);
+  }
+  walls = slowest(group, walls);
+  TransferSample sample;
+  sample.kind = kind;
+  sample.ranks = group.size();
+  sample.bytes = bench.bytes();
+  sample.median = Seconds{quantile(walls, 0.5)};
+  sample.relative_spread =
+      (quantile(walls, 0.9) - quantile(walls, 0.1)) / std::max(sample.median.value, 1e-12);
+  // Send/receive: rank 1's median is the receiver's core time, rank 0's the sender's.
+  std::vector<double> own_cpu{quantile(cpus, 0.5)};
+  std::vector<double> all_cpu(static_cast<std::size_t>(group.size()));
+  Pending gather = group.all_gather(std::span<const double>(own_cpu), std::span<double>(all_cpu));
+  gather.wait();
+  if (kind == CollectiveKind::kSendReceive) {
+    sample.cpu = Seconds{std::min(all_cpu[1], sample.median.value)};
+    sample.peer_cpu = Seconds{std::min(all_cpu[0], sample.median.value - sample.cpu.value)};
+  } else {
+    const double mean =
+        std::accumulate(all_cpu.begin(), all_cpu.end(), 0.0) / static_cast<double>(all_cpu.size());
+    sample.cpu = Seconds{std::min(mean, sample.median.value)};
+  }
+  return sample;
+}
+
+std::vector<int> group_sizes(int ranks) {
+  std::vector<int> sizes;
+  for (int n = 2; n < ranks; n *= 2) sizes.push_back(n);
+  if (ranks > 1) sizes.push_back(ranks);
+  return sizes;
+}
+
+/// A computation of about `target` seconds: multiplications on registers, polled every ~0.2 ms.
+double compute_polled(Progress& progress, std::int64_t rounds) {
+  const auto begin = Clock::now();
+  double x = 1.0;
+  for (std::int64_t r = 0; r < rounds; ++r) {
+    for (int i = 0; i < 100000; ++i) x = x * 0.999999 + 1e-6;
+    progress.poll();
+  }
+  volatile double keep = x;
+  static_cast<void>(keep);
+  return seconds(Clock::now() - begin);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> default_comm_sizes() {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = 8; size <= (std::int64_t{16} << 20); size *= 2) sizes.push_back(size);
+  return sizes;
+}
+
+std::vector<TransferSample> measure_communication(World& world, const CommBenchOptions& options) {
+  std::vector<TransferSample> samples;
+  for (const int n : group_sizes(world.size())) {
+    std::vector<int> members(static_cast<std::size_t>(n));
+    std::iota(members.begin(), members.end(), 0);
+    const auto group = world.create_group(members, "profile " + std::to_string(n));
+    if (group == nullptr) continue;  // ranks outside the group wait at the world's barrier
+    for (const CollectiveKind kind :
+         {CollectiveKind::kSendReceive, CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
+          CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll, CollectiveKind::kBroadcast}) {
+      if (kind == CollectiveKind::kSendReceive && n != 2) continue;
+      for (const std::int64_t size : options.bytes) {
+        samples.push_back(measure(*group, kind, size, options));
+      }
+    }
+  }
+  world.barrier();
+  return world.rank() == 0 ? samples : std::vector<TransferSample>{};
+}
+
+double measure_overlap_slowdown(World& world, std::int64_t bytes) {
+  if (world.size() < 2) return 1.0;
+  std::vector<float> data(static_cast<std::size_t>(bytes) / sizeof(float), 1.0F);
+  std::vector<double> ratios;
+  for (int i = 0; i < 7; ++i) {
+    world.barrier();
+    const std::int64_t rounds = 60;
+    const double alone = compute_polled(world.progress(), rounds);
+    world.barrier();
+    Pending pending = world.all().all_reduce_sum(std::span<float>(data));
+    const double beside = compute_polled(world.progress(), rounds);
+    pending.wait();
+    const double own = seconds(pending.times().in_progress);
+    ratios.push_back((beside - own) / alone);
+  }
+  return std::max(1.0, quantile(ratios, 0.5));
+}
+
+}  // namespace parplan::hw

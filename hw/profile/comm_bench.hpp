@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "hw/world.hpp"
+#include "sim/core/cluster.hpp"
+
+namespace parplan::hw {
+
+struct CommBenchOptions {
+  std::vector<std::int64_t> bytes;  ///< payload sizes to measure
+  Seconds time_per_point{0.05};     ///< of repetitions; at least `least_repetitions`
+  int least_repetitions = 5;
+};
+
+/// Powers of two from 8 B to 16 MiB.
+std::vector<std::int64_t> default_comm_sizes();
+
+/// Measures all-reduce, all-gather, reduce-scatter, all-to-all, broadcast and one-way send/receive
+/// on the first n ranks of the world, for each n in 2, 4, 8, ... and the world's size. Collective
+/// over the world. Method: results are checked once, buffers rotate, a barrier precedes every
+/// repetition, the slowest rank counts, rank 0 decides the number of repetitions. Wall time is from
+/// the arrival of the last rank to completion; core time is what the operation's own progress took
+/// (CommTimes::cpu). Rank 0 gets the samples, other ranks an empty list.
+std::vector<TransferSample> measure_communication(World& world, const CommBenchOptions& options);
+
+/// How much longer a computation takes while an all-reduce of `bytes` progresses beside it, beyond
+/// the core time of the all-reduce itself; >= 1. Collective over the world.
+double measure_overlap_slowdown(World& world, std::int64_t bytes);
+
+}  // namespace parplan::hw

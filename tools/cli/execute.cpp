@@ -1,0 +1,214 @@
+#include <CLI/Option.hpp>
+#include <CLI/Validators.hpp>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "hw/executor/run_plan.hpp"
+#include "hw/world.hpp"
+#include "sim/core/error.hpp"
+#include "sim/core/json_writer.hpp"
+#include "sim/core/plan_json.hpp"
+#include "tools/cli/command.hpp"
+#include "tools/cli/describe.hpp"
+#include "tools/cli/plan_options.hpp"
+#include "tools/launch.hpp"
+#include "tools/text_table.hpp"
+#include "tools/units_text.hpp"
+#include "traces/breakdown.hpp"
+#include "traces/trace_file.hpp"
+
+namespace parplan::tools {
+namespace {
+
+class Execute : public Command {
+ public:
+  explicit Execute(CLI::App& parent)
+      : app_(*parent.add_subcommand("execute", "Really train a plan and measure it")) {
+    app_.footer(
+        "Example:\n  parplan execute plan.json --steps 8 --trace measured.json\n"
+        "On several hosts: srun parplan execute plan.json ... (or mpirun), one rank per device.");
+    app_.add_option("plan", plan_, "Plan file")->required();
+    app_.add_option("--steps", steps_, "Training steps (default: --epochs of the data set)")
+        ->check(CLI::PositiveNumber);
+    app_.add_option("--epochs", epochs_, "Passes over the data set when --steps is not given")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app_.add_option("--device", device_, "cpu or cuda")
+        ->check(CLI::IsMember({"cpu", "cuda"}))
+        ->capture_default_str();
+    app_.add_option("--threads", threads_, "Threads per rank")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
+    app_.add_option("--trace", trace_, "Write the measured timeline here (Chrome trace JSON)");
+    app_.add_option("--trace-steps", trace_steps_, "How many of the last steps to trace")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app_.add_option("--timeout", timeout_s_, "Longest wait for another rank, seconds")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    add_format_option(app_, format_);
+  }
+
+  CLI::App& app() override { return app_; }
+
+  int run() override {
+    const Plan plan = load_plan(plan_);
+    check_can_run(plan);
+    const int ranks = plan.layout.ranks();
+    hw::WorldOptions options;
+    options.wait.timeout = std::chrono::duration<double>(timeout_s_);
+    options.threads_per_rank = threads_;
+    watch_interrupts();
+    if (hw::launched_by_mpi()) {
+      auto world = hw::open_mpi_world(options);
+      if (const auto* none = std::get_if<hw::Unavailable>(&world)) throw HwError(none->reason);
+      return train(*std::get<std::unique_ptr<hw::World>>(world), plan);
+    }
+    if (ranks == 1) return train(*hw::open_single_world(options), plan);
+    return launch_ranks(ranks, arguments());
+  }
+
+ private:
+  /// A plan for something else is refused here, before any rank starts.
+  void check_can_run(const Plan& plan) const {
+    if (device_ == "cuda") {
+      throw InputError("--device cuda: this build has no CUDA backend; use --device cpu");
+    }
+    if (plan.stack.target != "parplan") {
+      throw InputError(plan_ + ": the plan is for '" + plan.stack.target +
+                       "' and can only be simulated; plan for the target parplan to execute it");
+    }
+  }
+
+  std::vector<std::string> arguments() const {
+    std::vector<std::string> words{"execute",       plan_,
+                                   "--epochs",      std::to_string(epochs_),
+                                   "--device",      device_,
+                                   "--threads",     std::to_string(threads_),
+                                   "--trace-steps", std::to_string(trace_steps_),
+                                   "--timeout",     std::to_string(timeout_s_)};
+    if (steps_) {
+      words.push_back("--steps");
+      words.push_back(std::to_string(*steps_));
+    }
+    if (!trace_.empty()) {
+      words.push_back("--trace");
+      words.push_back(trace_);
+    }
+    words.push_back("--format");
+    words.push_back(format_ == OutputFormat::kJson ? "json" : "text");
+    return words;
+  }
+
+  int train(hw::World& world, const Plan& plan) {
+    hw::RunOptions options;
+    options.steps = steps_;
+    options.epochs = epochs_;
+    options.threads = threads_;
+    options.trace_steps = trace_.empty() ? 0 : trace_steps_;
+    options.plan_digest = digest_of(plan);
+    options.interrupt = &interrupted();
+    std::optional<ProgressLine> line;
+    if (world.rank() == 0) {
+      line.emplace();
+      options.progress = [&line](const hw::RunProgress& p) {
+        line->update("step " + std::to_string(p.step) + " of " + std::to_string(p.steps) + ", " +
+                     text_of(p.step_time));
+      };
+    }
+    hw::RunResult result = hw::run_plan(world, plan, options);
+    line.reset();
+    if (world.rank() == 0) report(plan, result);
+    world.finish();
+    return result.interrupted ? 128 + 2 : kSuccess;
+  }
+
+  void report(const Plan& plan, hw::RunResult& result) const {
+    std::vector<double> times;
+    for (const Seconds t : result.step_times) times.push_back(t.value);
+    // The first step touches memory for the first time; it says nothing about the others.
+    if (times.size() > 2) times.erase(times.begin());
+    const Seconds median{traces::median_of(times)};
+    if (format_ == OutputFormat::kJson) {
+      print_json(plan, result, median);
+    } else {
+      print_text(plan, result, median);
+    }
+    if (!trace_.empty()) {
+      result.trace.machine = plan.cluster_name;
+      traces::write_trace({std::move(result.trace), plan}, trace_);
+    }
+  }
+
+  void print_text(const Plan& plan, const hw::RunResult& result, Seconds median) const {
+    std::cout << describe_model(plan.model, plan.workload) << "\n"
+              << "layout     " << to_string(plan.layout) << ", " << plan.layout.ranks()
+              << (plan.layout.ranks() == 1 ? " rank\n" : " ranks\n") << "steps      "
+              << result.steps << (result.interrupted ? " (interrupted)" : "");
+    if (result.epoch.padded > 0) {
+      std::cout << ", an epoch pads " << result.epoch.padded << " places";
+    }
+    if (result.epoch.dropped > 0) {
+      std::cout << ", an epoch drops " << result.epoch.dropped << " samples";
+    }
+    std::cout << "\n";
+    if (median.value > 0.0) {
+      std::cout << "step time  " << text_of(median) << " (median without the first), "
+                << text_of_count(tokens_per_second(plan.workload, median)) << " positions/s\n";
+    }
+    if (!result.losses.empty()) {
+      std::cout << "loss       " << result.losses.front() << " -> " << result.losses.back() << "\n";
+    }
+    if (plan.expectation && median.value > 0.0) {
+      std::cout << "expected   " << text_of(plan.expectation->step_time) << " ("
+                << text_of_percent(plan.expectation->step_time / median - 1.0, true)
+                << " against measured)\n";
+    }
+    for (const RankSummary& s : result.summaries) {
+      std::cout << "rank " << s.rank << "     tensors " << text_of(s.peak_tensor_bytes)
+                << ", process " << text_of(s.peak_process_bytes) << "\n";
+    }
+    if (!trace_.empty()) std::cout << "trace written to " << trace_ << "\n";
+  }
+
+  static void print_json(const Plan& plan, const hw::RunResult& result, Seconds median) {
+    nlohmann::ordered_json json{{"format", "parplan/run"},
+                                {"version", 1},
+                                {"layout", to_string(plan.layout)},
+                                {"ranks", plan.layout.ranks()},
+                                {"steps", result.steps},
+                                {"interrupted", result.interrupted},
+                                {"step_time_s", median.value},
+                                {"losses", result.losses}};
+    nlohmann::ordered_json times = nlohmann::ordered_json::array();
+    for (const Seconds t : result.step_times) times.push_back(t.value);
+    json["step_times_s"] = std::move(times);
+    nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+    for (const RankSummary& s : result.summaries) {
+      ranks.push_back({{"rank", s.rank},
+                       {"peak_tensor_bytes", s.peak_tensor_bytes.value},
+                       {"peak_process_bytes", s.peak_process_bytes.value}});
+    }
+    json["ranks_memory"] = std::move(ranks);
+    std::cout << dump(json);
+  }
+
+  CLI::App& app_;
+  std::string plan_;
+  std::optional<std::int64_t> steps_;
+  std::int64_t epochs_ = 1;
+  std::string device_ = "cpu";
+  int threads_ = 1;
+  std::string trace_;
+  std::int64_t trace_steps_ = 5;
+  double timeout_s_ = 60.0;
+  OutputFormat format_ = OutputFormat::kText;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_execute(CLI::App& parent) {
+  return std::make_unique<Execute>(parent);
+}
+
+}  // namespace parplan::tools

@@ -1,0 +1,250 @@
+#include <unistd.h>
+
+#include <CLI/Option.hpp>
+#include <CLI/Validators.hpp>
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "hw/executor/run_plan.hpp"
+#include "hw/profile/comm_bench.hpp"
+#include "hw/world.hpp"
+#include "sim/core/cluster_json.hpp"
+#include "sim/core/error.hpp"
+#include "sim/core/file_io.hpp"
+#include "sim/core/json_writer.hpp"
+#include "sim/core/op_work.hpp"
+#include "tools/cli/command.hpp"
+#include "tools/cli/plan_options.hpp"
+#include "tools/launch.hpp"
+#include "tools/profile/host_facts.hpp"
+#include "tools/profile/micro_plans.hpp"
+#include "tools/text_table.hpp"
+#include "tools/units_text.hpp"
+#include "traces/calibrate.hpp"
+
+namespace parplan::tools {
+namespace {
+
+/// Highest rate of a matrix product and highest bandwidth of a copy among the samples.
+void set_peaks(Cluster& c, DType precision) {
+  double flop_rate = 0.0;
+  double bandwidth = 0.0;
+  for (const OperationSample& s : c.operations) {
+    if (s.dtype != precision || s.median.value <= 0.0) continue;
+    flop_rate = std::max(
+        flop_rate, flop_of(s.code, s.shape, s.variant.causal) / s.median / FlopPerSecond{1.0});
+    // Adam over tens of megabytes streams from memory.
+    const bool streams = s.code == OpCode::kAdam && s.shape.columns > 2'000'000;
+    if (streams) {
+      bandwidth = std::max(bandwidth,
+                           traffic_of(s.code, s.shape, s.dtype) / s.median / BytesPerSecond{1.0});
+    }
+  }
+  if (flop_rate > 0.0) c.device.peak[precision] = FlopPerSecond{flop_rate};
+  if (bandwidth > 0.0) c.device.memory_bandwidth = BytesPerSecond{bandwidth};
+}
+
+/// Latency and bandwidth as one number each, for what the samples do not cover.
+void set_link(Cluster& c) {
+  c.intra_node.name = "between ranks of this host";
+  std::int64_t least = 0;
+  for (const TransferSample& t : c.transfers) {
+    if (t.kind != CollectiveKind::kSendReceive || t.median.value <= 0.0) continue;
+    if (least == 0 || t.bytes.value < least) {
+      least = t.bytes.value;
+      c.intra_node.latency = t.median;
+    }
+    const BytesPerSecond rate = t.bytes / t.median;
+    if (t.bytes.value >= (1 << 20) && rate > c.intra_node.bandwidth) c.intra_node.bandwidth = rate;
+  }
+  c.inter_node = c.intra_node;
+  c.inter_node.name = "between hosts (not measured; taken as within a host)";
+}
+
+class Profile : public Command {
+ public:
+  explicit Profile(CLI::App& parent)
+      : app_(*parent.add_subcommand("profile", "Measure this machine, write a machine file")) {
+    app_.footer("Example:\n  parplan profile -o machine.json");
+    app_.add_option("-o,--output", output_, "Where to write the machine file")
+        ->capture_default_str();
+    app_.add_option("--ranks", ranks_, "Ranks this host shall hold (default: its cores)")
+        ->check(CLI::Range(1, 1024));
+    app_.add_option("--precision", precision_, "float32, float64")
+        ->check(CLI::IsMember({"float32", "float64"}))
+        ->capture_default_str();
+    app_.add_option("--name", name_, "Name of the machine in plans and reports");
+    app_.add_flag("--quick", quick_, "Fewer and smaller runs, about a quarter of the time");
+    app_.add_option("--as-ranks", as_ranks_, "Internal: measure as one of several ranks")
+        ->group("");
+    add_format_option(app_, format_);
+  }
+
+  CLI::App& app() override { return app_; }
+
+  int run() override {
+    if (!as_ranks_.empty()) return run_as_rank();
+    const int ranks = ranks_.value_or(host_cores());
+    watch_interrupts();
+    Cluster cluster = base(ranks);
+    {
+      const auto world = hw::open_single_world();
+      measure_operations(*world, cluster, 1);
+      world->finish();
+    }
+    if (ranks > 1) merge(cluster, measured_by_ranks(ranks));
+    set_peaks(cluster, precision());
+    set_link(cluster);
+    write_file_atomically(output_, dump(to_json(cluster)));
+    print(cluster);
+    return kSuccess;
+  }
+
+ private:
+  DType precision() const { return precision_ == "float64" ? DType::kFloat64 : DType::kFloat32; }
+
+  Cluster base(int ranks) const {
+    Cluster c;
+    c.name = name_.empty() ? host_name() : name_;
+    c.measured = true;
+    c.devices_per_node = ranks;
+    c.cores_per_node = host_cores();
+    c.device.name = processor_name();
+    c.device.memory = Bytes{host_memory().value / ranks};
+    c.provenance.date = iso_date();
+    c.provenance.host = host_name();
+    c.provenance.versions = library_versions();
+    c.provenance.command = "parplan profile";
+    return c;
+  }
+
+  /// Runs the micro plans on all ranks of the world and adds what they show; on rank 0 only.
+  void measure_operations(hw::World& world, Cluster& cluster, int replicas) const {
+    std::vector<traces::NamedTrace> named;
+    std::vector<MicroPlan> plans = micro_plans(precision(), replicas);
+    if (quick_) {
+      std::erase_if(plans, [](const MicroPlan& p) {
+        return p.plan.workload.global_batch * p.plan.workload.sequence > 2048;
+      });
+    }
+    std::optional<ProgressLine> line;
+    if (world.rank() == 0) line.emplace();
+    std::optional<Bytes> process;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      if (line) {
+        line->update(std::to_string(replicas) + (replicas == 1 ? " rank: " : " ranks: ") +
+                     plans[i].name + " (" + std::to_string(i + 1) + " of " +
+                     std::to_string(plans.size()) + ")");
+      }
+      hw::RunOptions options;
+      options.steps = plans[i].steps + 1;
+      options.trace_steps = plans[i].steps;
+      hw::RunResult result = hw::run_plan(world, plans[i].plan, options);
+      if (world.rank() != 0) continue;
+      if (!process) process = overhead_bytes(result);
+      named.push_back({plans[i].name, {std::move(result.trace), plans[i].plan}});
+    }
+    if (world.rank() != 0) return;
+    traces::CalibrationSummary summary;
+    cluster = traces::calibrate(cluster, named, &summary);
+    cluster.calibration.clear();
+    cluster.provenance.fitted_from.clear();
+    if (replicas == 1) {
+      cluster.device.process_bytes = process.value_or(Bytes{});
+    } else {
+      cluster.device.transport_bytes = process.value_or(Bytes{});
+    }
+  }
+
+  static Bytes overhead_bytes(const hw::RunResult& result) {
+    Bytes most{};
+    for (const RankSummary& s : result.summaries) {
+      most = std::max(most, s.peak_process_bytes - result.memory.flat - result.memory.arena);
+    }
+    return most;
+  }
+
+  int run_as_rank() {
+    auto opened = hw::open_mpi_world();
+    if (const auto* none = std::get_if<hw::Unavailable>(&opened)) throw HwError(none->reason);
+    hw::World& world = *std::get<std::unique_ptr<hw::World>>(opened);
+    Cluster cluster = base(world.size());
+    measure_operations(world, cluster, world.size());
+    hw::CommBenchOptions options;
+    options.bytes = hw::default_comm_sizes();
+    if (quick_) options.time_per_point = Seconds{0.01};
+    cluster.transfers = hw::measure_communication(world, options);
+    cluster.overlap_slowdown = hw::measure_overlap_slowdown(world, 4 << 20);
+    if (world.rank() == 0) write_file_atomically(as_ranks_, dump(to_json(cluster)));
+    world.finish();
+    return kSuccess;
+  }
+
+  Cluster measured_by_ranks(int ranks) const {
+    const std::string part = output_ + ".ranks-" + std::to_string(getpid());
+    std::vector<std::string> words{"profile", "--as-ranks",         part, "--precision", precision_,
+                                   "--ranks", std::to_string(ranks)};
+    if (quick_) words.push_back("--quick");
+    const int code = launch_ranks(ranks, words);
+    if (code != 0) {
+      throw HwError("measuring with " + std::to_string(ranks) + " ranks failed (exit code " +
+                    std::to_string(code) + ")");
+    }
+    const Cluster cluster = load_cluster(part);
+    std::filesystem::remove(part);
+    return cluster;
+  }
+
+  static void merge(Cluster& cluster, const Cluster& ranks) {
+    cluster.operations.insert(cluster.operations.end(), ranks.operations.begin(),
+                              ranks.operations.end());
+    cluster.transfers = ranks.transfers;
+    cluster.overlap_slowdown = ranks.overlap_slowdown;
+    cluster.device.transport_bytes =
+        std::max(Bytes{0}, ranks.device.transport_bytes - cluster.device.process_bytes);
+  }
+
+  void print(const Cluster& c) const {
+    if (format_ == OutputFormat::kJson) {
+      std::cout << dump(to_json(c));
+      return;
+    }
+    std::cout << c.name << ": " << c.device.name << ", " << c.cores_per_node << " cores, "
+              << text_of(host_memory()) << "\n";
+    for (const auto& [dtype, rate] : c.device.peak) {
+      std::cout << "fastest " << name_of(dtype) << " product  " << text_of_count(rate.value)
+                << "FLOP/s per rank\n";
+    }
+    std::cout << "memory bandwidth      " << text_of_count(c.device.memory_bandwidth.value)
+              << "B/s per rank\n"
+              << "overhead              " << text_of(c.device.operation_overhead)
+              << " per operation, " << text_of(c.device.step_overhead) << " per step\n";
+    if (!c.transfers.empty()) {
+      std::cout << "link                  " << text_of(c.intra_node.latency) << ", "
+                << text_of_count(c.intra_node.bandwidth.value) << "B/s, slowdown beside transfers "
+                << text_of_percent(c.overlap_slowdown - 1.0) << "\n";
+    }
+    std::cout << c.operations.size() << " operation and " << c.transfers.size()
+              << " transfer samples written to " << output_ << "\n";
+  }
+
+  CLI::App& app_;
+  std::string output_ = "machine.json";
+  std::optional<int> ranks_;
+  std::string precision_ = "float32";
+  std::string name_;
+  bool quick_ = false;
+  std::string as_ranks_;
+  OutputFormat format_ = OutputFormat::kText;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_profile(CLI::App& parent) {
+  return std::make_unique<Profile>(parent);
+}
+
+}  // namespace parplan::tools

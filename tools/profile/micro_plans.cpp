@@ -1,0 +1,147 @@
+#include "tools/profile/micro_plans.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "sim/core/model_builder.hpp"
+#include "sim/core/model_presets.hpp"
+
+namespace parplan::tools {
+namespace {
+
+/// What varies beside sizes.
+struct Flavour {
+  const char* name;
+  bool causal;
+  double dropout;
+  Activation activation;
+  double activation_dropout;
+};
+constexpr std::array kFlavours{
+    Flavour{"post-norm", false, 0.1, Activation::kRelu, 0.1},
+    Flavour{"causal", true, 0.0, Activation::kGeluTanh, 0.0},
+    Flavour{"causal-dropout", true, 0.1, Activation::kGeluErf, 0.0},
+    Flavour{"plain", false, 0.0, Activation::kRelu, 0.0},
+    Flavour{"silu", true, 0.0, Activation::kSilu, 0.0},
+};
+
+struct Size {
+  std::int64_t batch, sequence, features, heads, feed_forward, vocabulary;
+  int flavours;  ///< how many of kFlavours
+  int microbatches;
+  std::int64_t steps;
+};
+
+// About 45 s of one core at 200 GFLOP/s, smallest first.
+constexpr std::array kSizes{
+    Size{4, 16, 64, 2, 256, 128, 5, 2, 40},      Size{16, 16, 64, 2, 256, 512, 3, 2, 20},
+    Size{8, 32, 128, 4, 512, 1024, 5, 2, 20},    Size{4, 64, 256, 4, 1024, 1024, 3, 2, 12},
+    Size{32, 64, 128, 4, 512, 1024, 4, 2, 8},    Size{8, 64, 512, 8, 2048, 2048, 2, 2, 5},
+    Size{4, 256, 256, 4, 1024, 4096, 3, 1, 5},   Size{16, 128, 256, 4, 1024, 8192, 2, 1, 4},
+    Size{4, 128, 768, 12, 3072, 32768, 1, 1, 3}, Size{16, 128, 512, 8, 2048, 8192, 4, 2, 3},
+    Size{8, 128, 1024, 16, 4096, 4096, 1, 1, 3}, Size{32, 128, 512, 8, 1024, 8192, 1, 1, 3},
+};
+
+/// One layer with every kind of operation.
+Model omnibus(const Size& s, const Flavour& f) {
+  ModelBuilder b(std::string("profile-") + f.name);
+  const ValueId tokens = b.input("tokens", ValueRole::kTokens, Positions::kSequence);
+  const ValueId classes = b.input("targets", ValueRole::kClasses, Positions::kSequence);
+  const std::int64_t h = s.features;
+  const LinearOp square{h, h, true, LinearParallel::kColumn};
+  b.begin_layer("layer");
+  ValueId x = b.embedding("embedding", tokens, s.vocabulary, h);
+  x = b.position_embedding("position", x, s.sequence);
+  x = b.dropout("dropout", x, f.dropout);
+  ValueId y = b.layer_norm("norm1", x);
+  const RotaryOp rotary{s.heads, h / s.heads, 1e4, std::nullopt};
+  const ValueId q = b.rotary("rotary_query", b.linear("query", y, square), rotary);
+  const ValueId k = b.rotary("rotary_key", b.linear("key", y, square), rotary);
+  const ValueId v = b.linear("value", y, square);
+  y = b.attention("attention", q, k, v, {s.heads, s.heads, h / s.heads, f.causal, f.dropout});
+  x = b.residual("residual1", x, b.linear("output", y, square), f.dropout);
+  y = b.rms_norm("norm2", x);
+  const LinearOp wide{h, s.feed_forward, false, LinearParallel::kColumn};
+  const ValueId gate = b.linear("gate", y, wide);
+  const ValueId up = b.linear("up", y, wide);
+  y = b.linear("down", b.swiglu("swiglu", gate, up),
+               {s.feed_forward, h, false, LinearParallel::kRow});
+  x = b.residual("residual2", x, y, f.dropout);
+  y = b.layer_norm("norm3", x);
+  y = b.linear("up2", y, {h, s.feed_forward, true, LinearParallel::kColumn});
+  y = b.activation("activation", y, f.activation, f.activation_dropout);
+  y = b.linear("down2", y, {s.feed_forward, h, true, LinearParallel::kRow});
+  x = b.layer_norm("norm4", b.residual("residual3", x, y, f.dropout));
+  const ValueId logits = b.linear("head", x, {h, s.vocabulary, true, LinearParallel::kColumn});
+  b.cross_entropy("loss", logits, classes);
+  return b.finish();
+}
+
+MicroPlan plan_of(std::string name, Model model, DType precision, std::int64_t batch,
+                  std::int64_t sequence, int microbatches, int replicas) {
+  MicroPlan micro;
+  micro.name = std::move(name);
+  Plan& plan = micro.plan;
+  plan.model = std::move(model);
+  plan.workload.precision = precision;
+  plan.workload.global_batch = batch * replicas;
+  plan.workload.sequence = sequence;
+  plan.workload.data.samples = plan.workload.global_batch * 4;
+  plan.layout.dp = replicas;
+  plan.layout.microbatches = microbatches;
+  // All gradients at once after backward: transfers beside operations would disturb them.
+  plan.stack.overlap_gradient_reduction = false;
+  plan.cluster_name = "profile";
+  return micro;
+}
+
+void add_perceptrons(DType precision, int replicas, std::vector<MicroPlan>& plans) {
+  struct Shape {
+    std::int64_t rows, in, hidden, out;
+    int microbatches;
+  };
+  constexpr std::array kShapes{
+      Shape{32, 784, 256, 10, 1},  Shape{64, 784, 256, 10, 1},   Shape{128, 784, 256, 10, 2},
+      Shape{256, 512, 512, 16, 2}, Shape{64, 1024, 1024, 64, 2}, Shape{128, 256, 128, 10, 1},
+  };
+  for (const Shape& s : kShapes) {
+    MlpSpec spec;
+    spec.features = s.in;
+    spec.hidden = s.hidden;
+    spec.classes = s.out;
+    MicroPlan micro = plan_of("perceptron " + std::to_string(s.rows) + " x " + std::to_string(s.in),
+                              make_mlp(spec), precision, s.rows, 1, s.microbatches, replicas);
+    micro.steps = 100;
+    plans.push_back(std::move(micro));
+  }
+  LinearPairSpec pair;
+  pair.in = pair.out = 512;
+  pair.hidden = 2048;
+  for (const std::int64_t rows : {32, 128}) {
+    MicroPlan micro = plan_of("linear pair " + std::to_string(rows), make_linear_pair(pair),
+                              precision, rows, 1, 1, replicas);
+    micro.steps = 20;
+    plans.push_back(std::move(micro));
+  }
+}
+
+}  // namespace
+
+std::vector<MicroPlan> micro_plans(DType precision, int replicas) {
+  std::vector<MicroPlan> plans;
+  add_perceptrons(precision, replicas, plans);
+  for (const Size& s : kSizes) {
+    for (int f = 0; f < s.flavours; ++f) {
+      const Flavour& flavour = kFlavours[static_cast<std::size_t>(f)];
+      MicroPlan micro =
+          plan_of(std::string(flavour.name) + " " + std::to_string(s.batch * s.sequence) + " x " +
+                      std::to_string(s.features),
+                  omnibus(s, flavour), precision, s.batch, s.sequence, s.microbatches, replicas);
+      micro.steps = s.steps;
+      plans.push_back(std::move(micro));
+    }
+  }
+  return plans;
+}
+
+}  // namespace parplan::tools
