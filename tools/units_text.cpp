@@ -46,6 +46,17 @@ std::string text_of_count(double count) {
   return three_digits(count, "");
 }
 
+std::string text_of_rate(double per_second, const char* unit) {
+  static constexpr std::array<std::pair<double, const char*>, 5> kPrefixes{
+      {{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}}};
+  for (const auto& [size, prefix] : kPrefixes) {
+    if (per_second >= size) {
+      return three_digits(per_second / size, (std::string(prefix) + unit + "/s").c_str());
+    }
+  }
+  return three_digits(per_second, (std::string(unit) + "/s").c_str());
+}
+
 std::string text_of_percent(double share, bool sign) {
   char text[32];
   std::snprintf(text, sizeof text, sign ? "%+.1f %%" : "%.1f %%", share * 100.0);

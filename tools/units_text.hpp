@@ -12,6 +12,8 @@ std::string text_of(Seconds time);
 std::string text_of(Bytes size);
 /// "43.9 M" for counts.
 std::string text_of_count(double count);
+/// "151 GFLOP/s", decimal prefixes.
+std::string text_of_rate(double per_second, const char* unit);
 /// "+3.1 %".
 std::string text_of_percent(double share, bool sign = false);
 

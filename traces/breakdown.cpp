@@ -69,6 +69,12 @@ RankBreakdown account(Step& step, std::int32_t rank) {
 
 }  // namespace
 
+bool spans_operations(const TraceEvent& e) {
+  const Phase phase = e.key.phase();
+  return (phase == Phase::kForward || phase == Phase::kBackward) &&
+         e.key.code() == Key::kWholeInstruction;
+}
+
 double median_of(std::vector<double> values) {
   if (values.empty()) return 0.0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -80,6 +86,7 @@ double median_of(std::vector<double> values) {
 std::vector<RankBreakdown> break_down(const Trace& trace) {
   std::map<std::int32_t, std::map<std::int32_t, Step>> ranks;
   for (const TraceEvent& e : trace.events) {
+    if (spans_operations(e)) continue;
     Step& step = ranks[e.rank][e.step];
     if (e.key.phase() == Phase::kStep) {
       step.begin = e.start;

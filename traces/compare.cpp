@@ -134,7 +134,7 @@ class Join {
   }
   void add(const Trace& trace, PerStep Joined::*side, bool counts) {
     for (const TraceEvent& e : trace.events) {
-      if (e.key.phase() == Phase::kStep) continue;
+      if (e.key.phase() == Phase::kStep || spans_operations(e)) continue;
       Joined& joined = joined_[{e.key.packed, e.rank}];
       (joined.*side)[e.step] += work_of(e);
       if (counts) ++joined.count;

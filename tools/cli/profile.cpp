@@ -215,16 +215,16 @@ class Profile : public Command {
     std::cout << c.name << ": " << c.device.name << ", " << c.cores_per_node << " cores, "
               << text_of(host_memory()) << "\n";
     for (const auto& [dtype, rate] : c.device.peak) {
-      std::cout << "fastest " << name_of(dtype) << " product  " << text_of_count(rate.value)
-                << "FLOP/s per rank\n";
+      std::cout << "fastest " << name_of(dtype) << " product  " << text_of_rate(rate.value, "FLOP")
+                << " per rank\n";
     }
-    std::cout << "memory bandwidth      " << text_of_count(c.device.memory_bandwidth.value)
-              << "B/s per rank\n"
+    std::cout << "memory bandwidth      " << text_of_rate(c.device.memory_bandwidth.value, "B")
+              << " per rank\n"
               << "overhead              " << text_of(c.device.operation_overhead)
               << " per operation, " << text_of(c.device.step_overhead) << " per step\n";
     if (!c.transfers.empty()) {
       std::cout << "link                  " << text_of(c.intra_node.latency) << ", "
-                << text_of_count(c.intra_node.bandwidth.value) << "B/s, slowdown beside transfers "
+                << text_of_rate(c.intra_node.bandwidth.value, "B") << ", slowdown beside transfers "
                 << text_of_percent(c.overlap_slowdown - 1.0) << "\n";
     }
     std::cout << c.operations.size() << " operation and " << c.transfers.size()
