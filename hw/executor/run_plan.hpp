@@ -34,9 +34,6 @@ struct RunOptions {
   int threads = 1;  ///< per rank
   /// Record the last `trace_steps` steps; 0 records nothing.
   std::int64_t trace_steps = 0;
-  /// Identifies the plan in the trace and is compared over the ranks beside what is lowered from
-  /// it.
-  std::string plan_digest;
   /// After each of these steps (1 for the first), gather all parameters, and the gradients that
   /// made them, on rank 0. For tests and small models: everything passes through rank 0's memory.
   std::vector<std::int64_t> snapshot_after;

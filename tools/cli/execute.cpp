@@ -106,7 +106,6 @@ class Execute : public Command {
     options.epochs = epochs_;
     options.threads = threads_;
     options.trace_steps = trace_.empty() ? 0 : trace_steps_;
-    options.plan_digest = digest_of(plan);
     options.interrupt = &interrupted();
     std::optional<ProgressLine> line;
     if (world.rank() == 0) {
