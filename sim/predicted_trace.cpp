@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/core/resident_input.hpp"
+
 namespace parplan::sim {
 namespace {
 
@@ -50,7 +52,9 @@ class PredictedTraceBuilder {
         if (own) add(t, instruction(class_, task.instruction), line_.start_ps[t]);
         break;
       case StepTask::Part::kCollective:
-        if (own) add(t, instruction(class_, task.instruction), posted_ps_[task.instruction]);
+        if (own && instruction(class_, task.instruction).kind == InstructionKind::kReduce) {
+          add(t, instruction(class_, task.instruction), posted_ps_[task.instruction]);
+        }
         break;
       case StepTask::Part::kTransfer:
         if (own) {
@@ -93,18 +97,26 @@ class PredictedTraceBuilder {
   }
 
   /// The core share of a transfer belongs to the event of its instruction: a receive or reduction
-  /// is over when its copy is.
+  /// is over when its copy is. A reduction over positions has one task for all; each position's
+  /// event is made here.
   void extend(std::size_t t) {
     const StepTask& task = step_.tasks[t];
     const Instruction& i = instruction(class_, task.instruction);
-    const std::int64_t duration = line_.finish_ps[t] - line_.start_ps[t];
-    for (auto event = events_.rbegin(); event != events_.rend(); ++event) {
-      if (event->key != i.key) continue;
-      event->cpu += Picoseconds{duration};
-      if (task.part == StepTask::Part::kReceiveCpu && i.kind != InstructionKind::kSend) {
-        event->end = std::max(event->end, Picoseconds{line_.finish_ps[t]});
+    const Picoseconds duration{line_.finish_ps[t] - line_.start_ps[t]};
+    auto event = std::find_if(events_.rbegin(), events_.rend(),
+                              [&i](const TraceEvent& e) { return e.key == i.key; });
+    if (event == events_.rend()) {
+      if (i.kind != InstructionKind::kReduceTied) return;
+      for (const TaskIndex input : step_.graph.inputs(static_cast<TaskIndex>(t))) {
+        if (step_.tasks[input].part == StepTask::Part::kCollective) {
+          add(input, i, posted_ps_[task.instruction]);
+        }
       }
-      return;
+      event = events_.rbegin();
+    }
+    event->cpu += duration;
+    if (task.part == StepTask::Part::kReceiveCpu && i.kind != InstructionKind::kSend) {
+      event->end += duration;
     }
   }
 
@@ -161,9 +173,12 @@ std::vector<MemorySample> memory_over_time(const RankClass& rank_class, std::int
 
 }  // namespace
 
-Bytes process_bytes_without_tensors(const Layout& layout, const Cluster& cluster) {
+Bytes process_bytes_without_tensors(const Plan& plan, const RankClass& rank_class,
+                                    const Cluster& cluster) {
   const DeviceSpec& device = cluster.device;
-  return layout.ranks() > 1 ? device.process_bytes + device.transport_bytes : device.process_bytes;
+  Bytes bytes = device.process_bytes + resident_input_bytes(rank_class, plan.model, plan.workload);
+  if (plan.layout.ranks() > 1) bytes += device.transport_bytes;
+  return bytes;
 }
 
 Key key_of(const RankClass& rank_class, std::int32_t instruction, std::int32_t operation,
@@ -204,7 +219,7 @@ Trace predicted_trace(const Plan& plan, const Program& program, const StepGraph&
       }
       trace.summaries.push_back({rank, replays[c].peak.total(),
                                  replays[c].flat + replays[c].arena +
-                                     process_bytes_without_tensors(plan.layout, cluster)});
+                                     process_bytes_without_tensors(plan, rank_class, cluster)});
     }
   }
   return trace;

@@ -105,7 +105,7 @@ MemoryForecast memory_of(const Plan& plan, const RankClass& rank_class, const Me
   forecast.peak = replay.peak;
   forecast.peak_tensors = replay.peak.total();
   forecast.reserved = replay.flat + replay.arena;
-  forecast.process = forecast.reserved + process_bytes_without_tensors(plan.layout, cluster);
+  forecast.process = forecast.reserved + process_bytes_without_tensors(plan, rank_class, cluster);
   if (replay.peak_point < replay.points.size()) {
     const MemoryPoint& point = replay.points[replay.peak_point];
     forecast.peak_moment =

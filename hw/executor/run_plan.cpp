@@ -200,6 +200,7 @@ class RankRun {
 
 RunResult run_plan(World& world, const Plan& plan, const RunOptions& options) {
   check_options(options);
+  reset_peak_process_bytes();
   const Program program = lower(plan);
   check_agreement(world, plan, program, options);
   return RankRun(world, plan, program, options).run();

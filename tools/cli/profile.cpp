@@ -16,6 +16,7 @@
 #include "sim/core/file_io.hpp"
 #include "sim/core/json_writer.hpp"
 #include "sim/core/op_work.hpp"
+#include "sim/core/resident_input.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/plan_options.hpp"
 #include "tools/launch.hpp"
@@ -144,7 +145,7 @@ class Profile : public Command {
       options.trace_steps = plans[i].steps;
       hw::RunResult result = hw::run_plan(world, plans[i].plan, options);
       if (world.rank() != 0) continue;
-      if (!process) process = overhead_bytes(result);
+      if (!process) process = overhead_bytes(plans[i].plan, result);
       named.push_back({plans[i].name, {std::move(result.trace), plans[i].plan}});
     }
     if (world.rank() != 0) return;
@@ -159,10 +160,15 @@ class Profile : public Command {
     }
   }
 
-  static Bytes overhead_bytes(const hw::RunResult& result) {
+  /// What a rank's process holds beside tensors and data. Asked of the first run only: later ones
+  /// find what earlier ones left behind.
+  static Bytes overhead_bytes(const Plan& plan, const hw::RunResult& result) {
+    const Program program = lower(plan);
+    const Bytes inputs = resident_input_bytes(program.classes.front(), plan.model, plan.workload);
     Bytes most{};
     for (const RankSummary& s : result.summaries) {
-      most = std::max(most, s.peak_process_bytes - result.memory.flat - result.memory.arena);
+      most =
+          std::max(most, s.peak_process_bytes - result.memory.flat - result.memory.arena - inputs);
     }
     return most;
   }

@@ -86,7 +86,8 @@ MicroPlan plan_of(std::string name, Model model, DType precision, std::int64_t b
   plan.workload.precision = precision;
   plan.workload.global_batch = batch * replicas;
   plan.workload.sequence = sequence;
-  plan.workload.data.samples = plan.workload.global_batch * 4;
+  // As large as real data sets that are kept in memory: loading a batch then misses the caches.
+  plan.workload.data.samples = 10000;
   plan.layout.dp = replicas;
   plan.layout.microbatches = microbatches;
   // All gradients at once after backward: transfers beside operations would disturb them.
@@ -129,7 +130,6 @@ void add_perceptrons(DType precision, int replicas, std::vector<MicroPlan>& plan
 
 std::vector<MicroPlan> micro_plans(DType precision, int replicas) {
   std::vector<MicroPlan> plans;
-  add_perceptrons(precision, replicas, plans);
   for (const Size& s : kSizes) {
     for (int f = 0; f < s.flavours; ++f) {
       const Flavour& flavour = kFlavours[static_cast<std::size_t>(f)];
@@ -141,6 +141,7 @@ std::vector<MicroPlan> micro_plans(DType precision, int replicas) {
       plans.push_back(std::move(micro));
     }
   }
+  add_perceptrons(precision, replicas, plans);
   return plans;
 }
 
