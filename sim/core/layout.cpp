@@ -249,10 +249,13 @@ std::string to_string(const Layout& layout) {
   if (layout.tp > 1) add("tp=" + std::to_string(layout.tp));
   if (layout.pp > 1) add("pp=" + std::to_string(layout.pp));
   if (layout.mp > 1) add("mp=" + std::to_string(layout.mp));
-  if (layout.pp > 1 || layout.microbatches > 1) {
+  // Without a pipeline 1f1b is plain gradient accumulation and goes without saying.
+  const bool accumulates = layout.pp == 1 && layout.microbatches > 1;
+  const bool one_by_one = layout.schedule == PipelineSchedule::kOneForwardOneBackward;
+  if (layout.pp > 1 || (accumulates && !one_by_one)) {
     add("schedule=" + std::string(pipeline_schedule_name(layout.schedule)));
-    add("microbatches=" + std::to_string(layout.microbatches));
   }
+  if (layout.pp > 1 || accumulates) add("microbatches=" + std::to_string(layout.microbatches));
   if (layout.pp > 1 && !layout.stage_layers.empty()) add("stages=" + join(layout.stage_layers));
   if (layout.mp > 1 && !layout.layer_devices.empty()) {
     add("devices=" + join(layout.layer_devices));
