@@ -47,15 +47,14 @@ say "what does it really do? ($steps steps of training)"
 run execute "$output/plan.json" --steps "$steps" --trace "$output/measured.json"
 
 say "how far apart are the two, and why?"
-run compare "$output/predicted.json" "$output/measured.json" --html "$output/before_calibration.html"
+run compare "$output/predicted.json" "$output/measured.json"
 
-say "refitting the cost model, and predicting again"
+say "refitting the cost model to what was measured, and predicting again"
 run calibrate --cluster "$output/machine.json" "$output/measured.json" -o "$output/calibrated.json"
-run simulate "$output/plan.json" --cluster "$output/calibrated.json" --trace "$output/predicted_calibrated.json"
-run compare "$output/predicted_calibrated.json" "$output/measured.json" --html "$output/report.html"
+run simulate "$output/plan.json" --cluster "$output/calibrated.json" --trace "$output/calibrated_prediction.json"
+run compare "$output/predicted.json" "$output/measured.json" --calibrated "$output/calibrated_prediction.json" \
+  --html "$output/report.html"
 
 say "done"
-echo "The report, with the timelines of prediction and measurement, errors, memory and the plan:"
-echo "  before calibration: $(realpath "$output/before_calibration.html")"
-echo "  after:              $(realpath "$output/report.html")"
-echo "The traces ($output/*.json) open in https://ui.perfetto.dev."
+echo "The report: $(realpath "$output/report.html")"
+echo "The traces in $output (predicted, measured, calibrated_prediction) open in Perfetto and chrome://tracing."
