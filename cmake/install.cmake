@@ -1,6 +1,3 @@
-# cmake --install: the program, its documentation and its licence.
-if(TARGET parplan)
-  install(TARGETS parplan RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
+# cmake --install: the program (tools/CMakeLists.txt) and with it its documentation and its licence.
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs/formats DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL FILES_MATCHING PATTERN "*.md")
