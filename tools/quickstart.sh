@@ -41,7 +41,7 @@ run recommend --model seed-transformer --cluster "$output/machine.json" --global
   --top 5 -o "$output/plan.json"
 
 say "what will it do?"
-run simulate "$output/plan.json" --trace "$output/predicted.json"
+run simulate "$output/plan.json" --cluster "$output/machine.json" --trace "$output/predicted.json"
 
 say "what does it really do? ($steps steps of training)"
 run execute "$output/plan.json" --steps "$steps" --trace "$output/measured.json"
