@@ -117,7 +117,11 @@ void StepRunner::run_operation(BoundOperation& operation) {
 }
 
 void StepRunner::load(const BoundOperation& operation) {
-  sampler_.indexes(step_number_, operation.first_sample, samples_);
+  const std::pair wanted(step_number_, operation.first_sample);
+  if (loaded_ != wanted) {
+    sampler_.indexes(step_number_, operation.first_sample, samples_);
+    loaded_ = wanted;
+  }
   if (device_.host_accessible()) {
     data_.load(operation.value, samples_, operation.target);
     return;

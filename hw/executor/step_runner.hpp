@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <exception>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "hw/device.hpp"
@@ -61,8 +63,10 @@ class StepRunner {
   std::uint64_t step_key_ = 0;         ///< keys dropout and communication of this step
   std::vector<Pending> pending_;       ///< per instruction
   std::vector<bool> outstanding_;      ///< per instruction
-  std::vector<std::int64_t> samples_;  ///< of the microbatch being loaded
-  std::vector<std::byte> staging_;     ///< for devices that the host cannot write to
+  std::vector<std::int64_t> samples_;  ///< of the microbatch loaded last
+  /// Its step and the place of its first sample.
+  std::optional<std::pair<std::int64_t, std::int64_t>> loaded_;
+  std::vector<std::byte> staging_;  ///< for devices that the host cannot write to
   KernelContext polling_;
   KernelContext quiet_;
   std::exception_ptr poll_failure_;
