@@ -45,7 +45,8 @@ Seconds read(const SampleTable& table, Bytes size) {
 
 CostModel::CostModel(const Cluster& cluster) : cluster_(cluster) {
   for (const OperationSample& sample : cluster.operations) {
-    const Work work = work_of(sample.code, sample.shape, sample.dtype, sample.variant.causal);
+    const Work work =
+        work_of(sample.code, sample.shape, sample.dtype, sample.variant.causal, sample.working_set);
     if (work.units <= 0.0 || sample.median.value <= 0.0) continue;
     operations_[{sample.code, sample.dtype, sample.variant, sample.busy_ranks}].add(
         work.x, std::log(sample.median.value / work.units));
@@ -60,16 +61,31 @@ CostModel::CostModel(const Cluster& cluster) : cluster_(cluster) {
   for (const CalibrationFactor& f : cluster.calibration) factors_[f.key] = f.factor;
 }
 
-CostModel::Work CostModel::work_of(OpCode code, const OpShape& s, DType dtype, bool causal) {
+namespace {
+
+/// Log of the working set between 1 MiB, below which all stays in the caches, and 1 GiB, above
+/// which nothing does. Only the optimizer depends on it: it comes round once a step, other
+/// operations find what was just made.
+double cache_pressure(Bytes working_set) {
+  return log_of(std::clamp(working_set.value, std::int64_t{1} << 20, std::int64_t{1} << 30));
+}
+
+}  // namespace
+
+CostModel::Work CostModel::work_of(OpCode code, const OpShape& s, DType dtype, bool causal,
+                                   Bytes working_set) {
   if (is_attention(code)) {
     return {{log_of(s.batch * s.heads), log_of(s.queries), log_of(s.keys), log_of(s.head_dim)},
             flop_of(code, s, causal).value};
   }
   if (is_product(code)) {
-    return {{log_of(s.rows), log_of(s.columns), log_of(s.inner), 0.0}, flop_of(code, s).value};
+    return {{log_of(s.rows), log_of(s.columns), log_of(s.inner)}, flop_of(code, s).value};
   }
-  // Rows that are short cost more per element than long ones: loops start once per row.
-  return {{log_of(s.rows * s.columns), 0.5 * log_of(s.columns), 0.25 * log_of(s.inner), 0.0},
+  // Rows that are short cost more per element than long ones: loops start once per row. Token ids
+  // (one column) are drawn, features copied: two different operations under one code.
+  const double copied = code == OpCode::kLoadInput && s.columns > 1 ? 10.0 : 0.0;
+  return {{log_of(s.rows * s.columns), 0.5 * log_of(s.columns), 0.25 * log_of(s.inner), copied,
+           code == OpCode::kAdam ? cache_pressure(working_set) : 0.0},
           std::max(1.0, static_cast<double>(traffic_of(code, s, dtype).value))};
 }
 
@@ -113,10 +129,10 @@ const SampleTable* CostModel::table_for(OpCode code, DType dtype, OpVariant vari
 }
 
 OperationCost CostModel::price(OpCode code, const OpShape& shape, OpVariant variant, DType dtype,
-                               int busy_ranks) const {
-  const SampleTable* table = table_for(code, dtype, variant, busy_ranks);
+                               Conditions conditions) const {
+  const SampleTable* table = table_for(code, dtype, variant, conditions.busy_ranks);
   if (table == nullptr) return roofline(code, shape, dtype, variant.causal);
-  const Work work = work_of(code, shape, dtype, variant.causal);
+  const Work work = work_of(code, shape, dtype, variant.causal, conditions.working_set);
   const auto estimate = *table->at(work.x);
   const double time = std::exp(estimate.log_y) * work.units;
   if (estimate.exact) return {Seconds{time}, CostSource::kMeasured};
@@ -131,13 +147,13 @@ OpVariant variant_in_microbatch(const Operation& operation, const OpBody& body, 
 }
 
 OperationCost CostModel::operation(const Operation& operation, const OpBody& body, DType dtype,
-                                   int microbatch, int busy_ranks) const {
+                                   int microbatch, Conditions conditions) const {
   return price(operation.code, operation.shape, variant_in_microbatch(operation, body, microbatch),
-               dtype, busy_ranks);
+               dtype, conditions);
 }
 
-OperationCost CostModel::adam(std::int64_t count, DType dtype, int busy_ranks) const {
-  return price(OpCode::kAdam, {.rows = 1, .columns = count}, {}, dtype, busy_ranks);
+OperationCost CostModel::adam(std::int64_t count, DType dtype, Conditions conditions) const {
+  return price(OpCode::kAdam, {.rows = 1, .columns = count}, {}, dtype, conditions);
 }
 
 TransferCost CostModel::without_samples(CollectiveKind kind, int ranks, Bytes size,

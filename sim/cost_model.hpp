@@ -24,6 +24,12 @@ struct OperationCost {
   CostSource source = CostSource::kRoofline;
 };
 
+/// What runs beside and between an operation.
+struct Conditions {
+  int busy_ranks = 1;  ///< ranks of a node that compute at the same time
+  Bytes working_set;   ///< flat buffers and arena of the rank
+};
+
 /// A transfer or collective between ranks that arrive together.
 struct TransferCost {
   Seconds wall;        ///< from start to completion with nothing else running
@@ -47,14 +53,13 @@ class CostModel {
   explicit CostModel(const Cluster& cluster);
 
   /// `microbatch`: whether outputs marked kOverwriteFirst are added to (all but 0).
-  /// `busy_ranks`: ranks of a node that compute at the same time.
   OperationCost operation(const Operation& operation, const OpBody& body, DType dtype,
-                          int microbatch, int busy_ranks = 1) const;
+                          int microbatch, Conditions conditions = {}) const;
   /// Adam over `count` elements.
-  OperationCost adam(std::int64_t count, DType dtype, int busy_ranks = 1) const;
+  OperationCost adam(std::int64_t count, DType dtype, Conditions conditions = {}) const;
   /// The same from the bare description.
   OperationCost price(OpCode code, const OpShape& shape, OpVariant variant, DType dtype,
-                      int busy_ranks) const;
+                      Conditions conditions) const;
   TransferCost point_to_point(Bytes size, Span span) const;
   /// `size` as nccl-tests count it: the buffer of one rank, for all-gather the gathered one.
   TransferCost collective(CollectiveKind kind, int ranks, Bytes size, Span span) const;
@@ -69,7 +74,8 @@ class CostModel {
     SampleTable::Coordinates x{};
     double units = 1.0;  ///< flop or bytes
   };
-  static Work work_of(OpCode code, const OpShape& shape, DType dtype, bool causal);
+  static Work work_of(OpCode code, const OpShape& shape, DType dtype, bool causal,
+                      Bytes working_set);
   const SampleTable* table_for(OpCode code, DType dtype, OpVariant variant, int busy_ranks) const;
   OperationCost roofline(OpCode code, const OpShape& shape, DType dtype, bool causal) const;
   double factor(const std::string& key) const;

@@ -16,7 +16,7 @@ namespace parplan::sim {
 /// 1e-9) is returned as it was measured.
 class SampleTable {
  public:
-  static constexpr std::size_t kCoordinates = 4;
+  static constexpr std::size_t kCoordinates = 5;
   using Coordinates = std::array<double, kCoordinates>;  ///< unused ones are 0
 
   void add(const Coordinates& x, double log_y);

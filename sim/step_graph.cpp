@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/core/error.hpp"
+#include "sim/core/memory_replay.hpp"
 
 namespace parplan::sim {
 namespace {
@@ -37,6 +38,11 @@ int busy_ranks_of(const Layout& layout, const Cluster& cluster) {
   return std::max(1, std::min(at_once, cluster.devices_per_node));
 }
 
+Bytes working_set_of(const RankClass& rank_class, DType precision) {
+  const MemoryReplay replay = replay_memory(rank_class, precision);
+  return replay.flat + replay.arena;
+}
+
 namespace {
 
 /// One transfer, named alike on both sides.
@@ -56,7 +62,11 @@ class StepGraphBuilder {
       : model_(model),
         program_(program),
         costs_(costs),
-        busy_ranks_(busy_ranks_of(program.layout, costs.cluster())) {}
+        busy_ranks_(busy_ranks_of(program.layout, costs.cluster())) {
+    for (const RankClass& c : program.classes) {
+      conditions_.push_back({busy_ranks_, working_set_of(c, program.precision)});
+    }
+  }
 
   StepGraph build() {
     for (std::size_t c = 0; c < program_.classes.size(); ++c) {
@@ -174,7 +184,7 @@ class StepGraphBuilder {
         break;
       case InstructionKind::kOptimizer: {
         const OperationCost cost = costs_.adam(instruction.flat_end - instruction.flat_begin,
-                                               program_.precision, busy_ranks_);
+                                               program_.precision, conditions_[class_]);
         compute(StepTask::Part::kOptimizer, index, cost.time, cost.source);
         break;
       }
@@ -206,7 +216,7 @@ class StepGraphBuilder {
       return {cost.wall + overhead, CostSource::kInterpolated};
     }
     OperationCost cost = costs_.operation(operation, model_.op(operation.op).body,
-                                          program_.precision, microbatch, busy_ranks_);
+                                          program_.precision, microbatch, conditions_[class_]);
     cost.time += overhead;
     return cost;
   }
@@ -319,6 +329,7 @@ class StepGraphBuilder {
   const Program& program_;
   const CostModel& costs_;
   int busy_ranks_;
+  std::vector<Conditions> conditions_;  ///< per class
   TaskGraphBuilder builder_;
   StepGraph result_;
   std::vector<ResourceIndex> data_stream_;

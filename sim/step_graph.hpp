@@ -57,4 +57,7 @@ Span span_of_positions(const Layout& layout, const Cluster& cluster, int a, int 
 /// the devices take turns, one replica's worth per device that works.
 int busy_ranks_of(const Layout& layout, const Cluster& cluster);
 
+/// Flat buffers and arena of a rank of the class.
+Bytes working_set_of(const RankClass& rank_class, DType precision);
+
 }  // namespace parplan::sim

@@ -16,7 +16,7 @@ namespace parplan::traces {
 namespace {
 
 /// All that decides an operation's cost.
-using ShapeKey = std::tuple<OpCode, DType, OpShape, OpVariant, int>;
+using ShapeKey = std::tuple<OpCode, DType, OpShape, OpVariant, int, Bytes>;
 
 /// Mean of the values up to the 90th percentile. Costs add up along a step, so the mean is wanted,
 /// not the median; the slowest tenth is left to disturbances.
@@ -42,7 +42,9 @@ class Evidence {
     const Program program = lower(file.plan);
     const int busy = sim::busy_ranks_of(program.layout, machine_);
     std::map<std::pair<int, std::uint64_t>, std::vector<ShapeKey>> shapes;
-    for (const RankClass& c : program.classes) index(file.plan, program, c, busy, shapes);
+    for (const RankClass& c : program.classes) {
+      index(file.plan, program, c, {busy, sim::working_set_of(c, program.precision)}, shapes);
+    }
     std::map<std::tuple<std::int32_t, std::int32_t, std::uint64_t>, std::size_t> seen;
     for (const TraceEvent& e : file.trace.events) {
       const int position = coordinates_of(e.rank, program.layout).position;
@@ -66,15 +68,17 @@ class Evidence {
   void refit_operations(Cluster& result, CalibrationSummary& summary) const {
     std::map<OpCode, std::vector<double>> ratios;
     for (const auto& [key, durations] : durations_) {
-      const auto& [code, dtype, shape, variant, busy] = key;
+      const auto& [code, dtype, shape, variant, busy, working_set] = key;
       if (is_collective(code)) continue;
       const double mean = trimmed_mean(durations);
       if (mean <= 0.0) continue;
       const double spread = (quantile(durations, 0.9) - quantile(durations, 0.1)) / mean;
-      const OperationSample sample{code, dtype, shape, variant, busy, Seconds{mean}, spread};
+      const OperationSample sample{code, dtype,       shape,         variant,
+                                   busy, working_set, Seconds{mean}, spread};
       const auto same = std::find_if(
           result.operations.begin(), result.operations.end(), [&](const OperationSample& s) {
-            return ShapeKey(s.code, s.dtype, s.shape, s.variant, s.busy_ranks) == key;
+            return ShapeKey(s.code, s.dtype, s.shape, s.variant, s.busy_ranks, s.working_set) ==
+                   key;
           });
       if (same != result.operations.end()) {
         *same = sample;
@@ -82,7 +86,8 @@ class Evidence {
       } else {
         result.operations.push_back(sample);
         ++summary.new_shapes;
-        const double before = costs_.price(code, shape, variant, dtype, busy).time.value;
+        const double before =
+            costs_.price(code, shape, variant, dtype, {busy, working_set}).time.value;
         if (before > 0.0) ratios[code].push_back(mean / before);
       }
     }
@@ -132,14 +137,16 @@ class Evidence {
     return code == OpCode::kTensorAllReduce || code == OpCode::kTensorAllGather;
   }
 
-  static void index(const Plan& plan, const Program& program, const RankClass& c, int busy,
+  static void index(const Plan& plan, const Program& program, const RankClass& c,
+                    const sim::Conditions& conditions,
                     std::map<std::pair<int, std::uint64_t>, std::vector<ShapeKey>>& shapes) {
     for (std::size_t i = 0; i < c.instructions.size(); ++i) {
       const Instruction& instruction = c.instructions[i];
       if (instruction.kind == InstructionKind::kOptimizer) {
         const OpShape shape{.rows = 1, .columns = instruction.flat_end - instruction.flat_begin};
-        shapes[{c.position, instruction.key.packed}].emplace_back(OpCode::kAdam, program.precision,
-                                                                  shape, OpVariant{}, busy);
+        shapes[{c.position, instruction.key.packed}].emplace_back(
+            OpCode::kAdam, program.precision, shape, OpVariant{}, conditions.busy_ranks,
+            conditions.working_set);
       }
       if (instruction.kind != InstructionKind::kRun) continue;
       for (std::int32_t o = instruction.op_begin; o < instruction.op_end; ++o) {
@@ -147,8 +154,9 @@ class Evidence {
         const Key key = sim::key_of(c, static_cast<std::int32_t>(i), o, plan.model);
         const OpVariant variant = sim::variant_in_microbatch(
             operation, plan.model.op(operation.op).body, instruction.microbatch);
-        shapes[{c.position, key.packed}].emplace_back(operation.code, program.precision,
-                                                      operation.shape, variant, busy);
+        shapes[{c.position, key.packed}].emplace_back(
+            operation.code, program.precision, operation.shape, variant, conditions.busy_ranks,
+            conditions.working_set);
       }
     }
   }

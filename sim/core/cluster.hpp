@@ -22,6 +22,9 @@ struct OperationSample {
   OpVariant variant;
   /// Ranks of the node that computed at the same time; they share caches and memory bandwidth.
   int busy_ranks = 1;
+  /// Flat buffers and arena of the rank that ran it: what passes through the caches between two
+  /// uses of the same weight.
+  Bytes working_set;
   Seconds median;
   double relative_spread = 0.0;  ///< (p90 - p10) / median over the repetitions
   bool operator==(const OperationSample&) const = default;

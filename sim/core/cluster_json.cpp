@@ -45,6 +45,7 @@ Json sample_json(const OperationSample& sample) {
     json["function"] = name_of<Activation>(sample.variant.function, kFunctions);
   }
   json["busy_ranks"] = sample.busy_ranks;
+  json["working_set_bytes"] = sample.working_set.value;
   json["median_s"] = sample.median.value;
   json["relative_spread"] = sample.relative_spread;
   return json;
@@ -66,6 +67,7 @@ OperationSample read_sample(JsonReader& r) {
   sample.variant.function =
       r.optional_enumeration<Activation>("function", kFunctions).value_or(Activation::kRelu);
   sample.busy_ranks = r.optional_integer<int>("busy_ranks", 1).value_or(1);
+  sample.working_set = r.optional_quantity<Bytes>("working_set_bytes").value_or(Bytes{});
   sample.median = r.quantity<Seconds>("median_s");
   sample.relative_spread = r.number("relative_spread", NumberRange::at_least(0));
   return sample;
