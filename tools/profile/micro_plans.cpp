@@ -87,8 +87,8 @@ MicroPlan plan_of(std::string name, Model model, DType precision, std::int64_t b
   plan.workload.precision = precision;
   plan.workload.global_batch = batch * replicas;
   plan.workload.sequence = sequence;
-  // As large as real data sets that are kept in memory: loading a batch then misses the caches.
-  plan.workload.data.samples = 10000;
+  // Larger than the inner caches, and seen several times: as in the later epochs of a real run.
+  plan.workload.data.samples = plan.workload.global_batch * 20;
   plan.layout.dp = replicas;
   plan.layout.microbatches = microbatches;
   // All gradients at once after backward: transfers beside operations would disturb them.
