@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/core/plan_json.hpp"
 #include "sim/core/resident_input.hpp"
 
 namespace parplan::sim {
@@ -196,6 +197,7 @@ Trace predicted_trace(const Plan& plan, const Program& program, const StepGraph&
                       const Cluster& cluster) {
   Trace trace;
   trace.source = TraceSource::kPredicted;
+  trace.plan_digest = digest_of(plan);
   trace.machine = cluster.name;
   trace.ranks = program.ranks();
   trace.steps = 1;

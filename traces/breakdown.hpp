@@ -19,7 +19,7 @@ struct RankBreakdown {
   Seconds overhead;   ///< all other gaps between events of the compute stream
 };
 
-/// The medians over the trace's steps, one entry per rank.
+/// Of each rank the step nearest to the median step time, so that its parts sum to it.
 std::vector<RankBreakdown> break_down(const Trace& trace);
 
 /// The step time of a trace: per step the slowest rank, then the median over steps.

@@ -23,17 +23,15 @@ struct NamedTrace {
 
 /// Refits a machine file from measured traces; the result keeps what it was fitted from.
 ///
-/// - Operations: the median duration of each (code, dtype, shape, variant, concurrency) becomes a
-///   sample, replacing one of the same shape. Medians over all steps, ranks, microbatches and
-///   layers ignore outliers as long as they are fewer than half.
-/// - A factor per operation code for shapes that were not measured: median of measured over
-///   interpolated time among the shapes above, priced without them.
+/// - Operations: the mean duration of each (code, dtype, shape, variant, concurrency) over all
+///   steps, ranks, microbatches and layers becomes a sample, replacing one of the same shape. The
+///   slowest tenth is left out, so that fewer outliers than that do not count.
+/// - A factor per operation code with at least three new shapes: median of measured over
+///   interpolated time among them, priced without them; it applies to shapes still not measured.
 /// - "collective/<kind>" factors: transfers' time from the arrival of the peer to completion
-/// against
-///   the model, lower quartile (polling only ever delays).
-/// - Overheads of the device: gaps of the compute stream in which nothing is awaited, as a constant
-/// per
-///   operation or instruction and one per step.
+///   against the model, lower quartile (polling only ever delays).
+/// - Overheads of the device: gaps of the compute stream in which nothing is awaited, as a
+///   constant per operation or instruction and one per step.
 /// Throws InputError when a trace is predicted or its plan cannot be lowered.
 Cluster calibrate(const Cluster& machine, const std::vector<NamedTrace>& traces,
                   CalibrationSummary* summary = nullptr);

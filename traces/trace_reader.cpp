@@ -2,11 +2,13 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "sim/core/error.hpp"
 #include "sim/core/file_io.hpp"
 #include "sim/core/json_document.hpp"
+#include "sim/core/op_code.hpp"
 #include "sim/core/plan_json.hpp"
 #include "traces/trace_file.hpp"
 
@@ -63,9 +65,17 @@ class TraceParser {
     }
     return value;
   }
+  std::int32_t count(const dom::element& object, const char* key) const {
+    const auto value = get<std::int64_t>(object, key);
+    if (value < 0 || value > std::numeric_limits<std::int32_t>::max()) {
+      fail(std::string("\"") + key + "\" is out of range");
+    }
+    return static_cast<std::int32_t>(value);
+  }
   Picoseconds time(const dom::element& object, const char* key) const {
     const double us = get<double>(object, key);
-    if (!(std::abs(us) < 9e12)) fail(std::string("\"") + key + "\" is out of range");
+    // Half of what 64 bits of picoseconds hold, so that a start and a duration can be added.
+    if (!(std::abs(us) < 4e12)) fail(std::string("\"") + key + "\" is out of range");
     return Picoseconds{std::llround(us * 1e6)};
   }
   Picoseconds time_or_zero(const dom::element& object, const char* key) const {
@@ -84,8 +94,8 @@ class TraceParser {
     }
     trace.source = source == "predicted" ? TraceSource::kPredicted : TraceSource::kMeasured;
     trace.machine = std::string(get<std::string_view>(own, "machine"));
-    trace.ranks = static_cast<std::int32_t>(get<std::int64_t>(own, "ranks"));
-    trace.steps = static_cast<std::int32_t>(get<std::int64_t>(own, "steps"));
+    trace.ranks = count(own, "ranks");
+    trace.steps = count(own, "steps");
     for (const dom::element loss : get<dom::array>(own, "losses")) {
       double value = 0;
       if (loss.get(value) != simdjson::SUCCESS) fail("\"losses\" must hold numbers");
@@ -98,6 +108,10 @@ class TraceParser {
     }
     const JsonDocument plan(name_ + " (plan)", simdjson::minify(get<dom::element>(own, "plan")));
     file_.plan = read_plan(plan);
+    if (trace.ranks != file_.plan.layout.ranks()) {
+      fail("\"ranks\" is " + std::to_string(trace.ranks) + ", the plan has " +
+           std::to_string(file_.plan.layout.ranks()));
+    }
     trace.plan_digest = digest_of(file_.plan);
     where_.clear();
   }
@@ -119,6 +133,12 @@ class TraceParser {
     return static_cast<std::int32_t>(rank);
   }
 
+  static bool names_something(Key key) {
+    return key.phase() <= Phase::kStep &&
+           (key.code() < static_cast<std::uint32_t>(OpCode::kCount) ||
+            key.code() == Key::kWholeInstruction);
+  }
+
   void read_interval(const dom::element& event) {
     const auto args = get<dom::element>(event, "args");
     TraceEvent e;
@@ -126,11 +146,12 @@ class TraceParser {
     const auto [end, error] =
         std::from_chars(key.data(), key.data() + key.size(), e.key.packed, 16);
     if (error != std::errc{} || end != key.data() + key.size()) fail("\"key\" is not hexadecimal");
+    if (!names_something(e.key)) fail("\"key\" " + std::string(key) + " names nothing");
     e.rank = rank_of_event(event);
     const auto stream = get<std::int64_t>(event, "tid");
     if (stream < 0 || stream > static_cast<std::int64_t>(Stream::kTied)) fail("unknown stream");
     e.stream = static_cast<Stream>(stream);
-    e.step = static_cast<std::int32_t>(get<std::int64_t>(args, "step"));
+    e.step = count(args, "step");
     e.start = time(event, "ts");
     e.end = e.start + time(event, "dur");
     if (e.end < e.start) fail("\"dur\" is negative");

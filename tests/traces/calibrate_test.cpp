@@ -1,0 +1,132 @@
+#include "traces/calibrate.hpp"
+
+#include "sim/core/error.hpp"
+#include "sim/core/op_code.hpp"
+#include "sim/simulate.hpp"
+#include "tests/catch2_compat.hpp"
+#include "tests/traces/small_run.hpp"
+
+using namespace parplan;
+
+namespace {
+
+/// The same machine believed to compute three times as fast, to move half as fast, to have other
+/// overheads.
+Cluster wrong_machine() {
+  Cluster c = test::round_machine();
+  c.device.peak[DType::kFloat32] = FlopPerSecond{3e11};
+  c.device.memory_bandwidth = BytesPerSecond{9e10};
+  c.device.operation_overhead = Seconds{1e-7};
+  c.device.instruction_overhead = Seconds{9e-6};
+  c.device.step_overhead = Seconds{2e-3};
+  c.intra_node.latency = Seconds{4e-6};
+  c.intra_node.bandwidth = BytesPerSecond{2e9};
+  return c;
+}
+
+double step_time(const Plan& plan, const Cluster& cluster) {
+  return sim::simulate(plan, cluster, {.trace = false}).step_time.value;
+}
+
+const CalibrationFactor* find_factor(const std::vector<CalibrationFactor>& factors,
+                                     const std::string& key) {
+  for (const CalibrationFactor& f : factors) {
+    if (f.key == key) return &f;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("a wrong machine file predicts the true step time once calibrated", "[traces]") {
+  const Cluster truth = test::round_machine();
+  for (const char* layout :
+       {"single", "microbatches=4", "dp=2,microbatches=2", "pp=2,microbatches=4"}) {
+    INFO(layout);
+    const Plan plan = test::tiny_plan(layout);
+    const double expected = step_time(plan, truth);
+    REQUIRE(std::abs(step_time(plan, wrong_machine()) / expected - 1.0) > 0.1);
+    traces::CalibrationSummary summary;
+    const Cluster refitted = traces::calibrate(
+        wrong_machine(), {{"measured.json", test::measured_on(plan, truth, 3)}}, &summary);
+    CHECK(step_time(plan, refitted) == Approx(expected).epsilon(0.01));
+    CHECK(summary.events > 0);
+    CHECK(summary.new_shapes > 0);
+    CHECK(summary.refitted_shapes == 0);
+    CHECK(static_cast<std::int64_t>(refitted.operations.size()) == summary.new_shapes);
+    for (const OperationSample& sample : refitted.operations) {
+      CHECK(sample.median.value > 0.0);
+      CHECK(sample.relative_spread == Approx(0.0).margin(1e-6));
+    }
+  }
+}
+
+TEST_CASE("outliers in one event of twenty do not move the fit", "[traces]") {
+  const Plan plan = test::tiny_plan("microbatches=2");
+  const Cluster truth = test::round_machine();
+  constexpr int kSteps = 20;
+  traces::TraceFile measured = test::measured_on(plan, truth, kSteps);
+  std::size_t outliers = 0;
+  // Of every operation's twenty occurrences one, in a step that differs from key to key.
+  test::stretch(measured.trace, [&outliers](const TraceEvent& e) {
+    const bool hit =
+        (e.key.packed * 0x9E3779B97F4A7C15U >> 32) % kSteps == static_cast<std::uint64_t>(e.step);
+    outliers += hit ? 1 : 0;
+    return hit ? 8.0 : 1.0;
+  });
+  REQUIRE(outliers * 25 > measured.trace.events.size());
+  const Cluster refitted = traces::calibrate(wrong_machine(), {{"measured.json", measured}});
+  CHECK(step_time(plan, refitted) == Approx(step_time(plan, truth)).epsilon(0.01));
+}
+
+TEST_CASE("a second calibration refits the shapes of the first", "[traces]") {
+  const Plan plan = test::tiny_plan("single");
+  const Cluster once = traces::calibrate(
+      wrong_machine(), {{"first.json", test::measured_on(plan, test::round_machine(), 2)}});
+  Cluster slower = test::round_machine();
+  slower.device.peak[DType::kFloat32] = FlopPerSecond{5e10};
+  slower.device.memory_bandwidth = BytesPerSecond{1e10};
+  traces::CalibrationSummary summary;
+  const Cluster twice =
+      traces::calibrate(once, {{"second.json", test::measured_on(plan, slower, 2)}}, &summary);
+  CHECK(summary.new_shapes == 0);
+  CHECK(summary.refitted_shapes > 0);
+  CHECK(twice.operations.size() == once.operations.size());
+  CHECK(step_time(plan, twice) == Approx(step_time(plan, slower)).epsilon(0.01));
+  REQUIRE(twice.provenance.fitted_from.size() == 2);
+  CHECK(twice.provenance.fitted_from[0] == "first.json (single, gpt2-tiny)");
+  CHECK(twice.provenance.fitted_from[1] == "second.json (single, gpt2-tiny)");
+}
+
+TEST_CASE("factors multiply what was there and the rest is kept", "[traces]") {
+  const Plan plan = test::tiny_plan("dp=2,microbatches=1");
+  Cluster machine = test::round_machine();
+  machine.calibration = {{"collective/all_reduce", 2.0, 0.1, 7}, {"collective/broadcast", 3, 0, 5}};
+  // The model prices reductions at twice their true time: the fit must take the factor back.
+  traces::CalibrationSummary summary;
+  const Cluster refitted = traces::calibrate(
+      machine, {{"m.json", test::measured_on(plan, test::round_machine(), 2)}}, &summary);
+  const CalibrationFactor* fitted = find_factor(summary.factors, "collective/all_reduce");
+  REQUIRE(fitted != nullptr);
+  CHECK(fitted->factor == Approx(0.5).epsilon(1e-3));
+  const CalibrationFactor* merged = find_factor(refitted.calibration, "collective/all_reduce");
+  REQUIRE(merged != nullptr);
+  CHECK(merged->factor == Approx(1.0).epsilon(1e-3));
+  CHECK(merged->samples > 0);
+  const CalibrationFactor* kept = find_factor(refitted.calibration, "collective/broadcast");
+  REQUIRE(kept != nullptr);
+  CHECK(*kept == machine.calibration[1]);
+  CHECK(refitted.provenance.host == machine.provenance.host);
+  CHECK(refitted.provenance.date == machine.provenance.date);
+  CHECK(refitted.intra_node == machine.intra_node);
+  CHECK(refitted.device.memory == machine.device.memory);
+}
+
+TEST_CASE("a predicted trace calibrates nothing", "[traces]") {
+  const Plan plan = test::tiny_plan("single");
+  const std::vector<traces::NamedTrace> named{
+      {"predicted.json", test::predicted_of(plan, test::round_machine())}};
+  CHECK_THROWS_AS(traces::calibrate(test::round_machine(), named), InputError);
+  CHECK_THROWS_WITH(traces::calibrate(test::round_machine(), named),
+                    ContainsSubstring("predicted.json"));
+}
