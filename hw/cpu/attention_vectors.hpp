@@ -70,8 +70,10 @@ PARPLAN_INLINE VectorType<T, kIsa> exp2_lanes(const VectorType<T, kIsa>& x) {
   using Mask = typename IntegerLanes<T, kIsa>::Mask;
   using Constants = Exp2<T>;
   constexpr int count = static_cast<int>(std::size(Constants::kCoefficients));
-  const V shifted = x + Constants::kRound;
-  const V r = x - (shifted - Constants::kRound);
+  // Far below, adding the exponent to the bits would overflow; those lanes become 0 in the end.
+  const V within = x < Constants::kLowest ? V{} + Constants::kLowest : x;
+  const V shifted = within + Constants::kRound;
+  const V r = within - (shifted - Constants::kRound);
   V sum = V{} + Constants::kCoefficients[count - 1];
 #pragma GCC unroll 16
   for (int i = count - 2; i >= 0; --i) {
