@@ -319,6 +319,15 @@ TEST_CASE("too many events are merged and the page says so", "[tools]") {
   CHECK(defect(page) == "");
 }
 
+TEST_CASE("replicas of an operation share one row of the largest differences", "[tools]") {
+  const std::string page = mlp_case("dp=2").page();
+  const std::size_t from = page.find("Largest differences");
+  const std::string row = ">forward/chunk 0/microbatch 0/fc1/linear_forward</span>";
+  const std::size_t first = page.find(row, from);
+  REQUIRE(first != std::string::npos);
+  CHECK(page.find(row, first + 1) == std::string::npos);
+}
+
 TEST_CASE("a calibrated prediction adds its lanes, its step time and its error", "[tools]") {
   const Case c = mlp_case("dp=2");
   traces::TraceFile calibrated = c.predicted;
@@ -336,7 +345,7 @@ TEST_CASE("a calibrated prediction adds its lanes, its step time and its error",
   CHECK(lanes_of(page, 2, 1) == 1);
   CHECK(has(page, "error after calibration"));
   CHECK(has(page, "After calibration the prediction is "));
-  CHECK(has(page, "difference after calibration"));
+  CHECK(has(page, "<th scope=\"col\">after calibration</th>"));
 }
 
 TEST_CASE("a measured trace without memory and losses still gives a page", "[tools]") {
@@ -379,6 +388,19 @@ TEST_CASE("the verdict weighs the error against the machine's own spread", "[too
   c.gap.compute = Seconds{0.01};
   CHECK(has(verdict({c}), "outside the 1.0 %"));
   CHECK(has(verdict({c}), "largest part of the gap is waiting, predicted 40.0 ms too short."));
+  traces::ErrorRow linear, receive;
+  linear.name = "linear_forward";
+  receive.name = "receive";
+  linear.predicted = Seconds{0.3};
+  linear.measured = Seconds{0.2};
+  receive.predicted = Seconds{0.1};
+  receive.measured = Seconds{0.5};
+  c.kinds = {linear, receive};
+  CHECK_FALSE(has(verdict({c}), "farthest off"));  // waiting belongs to no kind
+  c.gap.compute = Seconds{0.1};
+  CHECK(has(verdict({c}), "linear_forward is farthest off: predicted 300 ms, measured 200 ms."));
+  c.gap.communication = Seconds{-0.4};
+  CHECK(has(verdict({c}), "receive is farthest off"));
   c.predicted_step = Seconds{1.5};
   CHECK(has(verdict({c}), "50.0 % too long"));
   CHECK(has(verdict({c}), "do not plan with it before calibrating"));

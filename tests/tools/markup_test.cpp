@@ -50,9 +50,11 @@ TEST_CASE("errors are good within 10 % and poor beyond 30 %", "[tools]") {
   CHECK(error_class(-0.31) == "poor");
 }
 
-TEST_CASE("ticks are round and reach to the top", "[tools]") {
-  CHECK(nice_ticks(10.0, 5) == std::vector<double>{0, 2, 4, 6, 8, 10});
-  CHECK(nice_ticks(0.0, 5) == std::vector<double>{0});
+TEST_CASE("ticks are round and stay within their range", "[tools]") {
+  CHECK(nice_ticks(0.0, 10.0, 5) == std::vector<double>{0, 2, 4, 6, 8, 10});
+  CHECK(nice_ticks(0.9, 4.2, 4) == std::vector<double>{1, 2, 3, 4});
+  CHECK(nice_ticks(-3.0, 3.0, 3) == std::vector<double>{-2, 0, 2});
+  CHECK(nice_ticks(7.0, 7.0, 5) == std::vector<double>{7});
 }
 
 TEST_CASE("cells sort by value, not by text", "[tools]") {

@@ -36,18 +36,17 @@ std::string tick_text(double value) {
 
 std::string frame_markup(const Frame& frame, const CurveAxes& axes) {
   std::string out;
-  for (const double step : nice_ticks(frame.y_high - frame.y_low, 4)) {
-    const std::string y = number_text(frame.y(frame.y_low + step));
+  for (const double tick : nice_ticks(frame.y_low, frame.y_high, 4)) {
+    const std::string y = number_text(frame.y(tick));
     out += "<line class=\"grid\" x1=\"" + number_text(kLeft) + "\" x2=\"" +
            number_text(kWidth - kRight) + "\" y1=\"" + y + "\" y2=\"" + y + "\"></line><text x=\"" +
            number_text(kLeft - 6) + "\" y=\"" + y +
-           "\" text-anchor=\"end\" dominant-baseline=\"middle\">" + tick_text(frame.y_low + step) +
-           "</text>";
+           "\" text-anchor=\"end\" dominant-baseline=\"middle\">" + tick_text(tick) + "</text>";
   }
-  for (const double step : nice_ticks(frame.x_high - frame.x_low, 6)) {
-    out += "<text x=\"" + number_text(frame.x(frame.x_low + step)) + "\" y=\"" +
-           number_text(kHeight - kBottom + 14) + "\" text-anchor=\"middle\">" +
-           tick_text(frame.x_low + step) + "</text>";
+  for (const double tick : nice_ticks(frame.x_low, frame.x_high, 6)) {
+    out += "<text x=\"" + number_text(frame.x(tick)) + "\" y=\"" +
+           number_text(kHeight - kBottom + 14) + "\" text-anchor=\"middle\">" + tick_text(tick) +
+           "</text>";
   }
   out += "<text x=\"" + number_text((kLeft + kWidth - kRight) / 2) + "\" y=\"" +
          number_text(kHeight - 5) + "\" text-anchor=\"middle\">" + escaped(axes.x_title) +

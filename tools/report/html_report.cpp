@@ -94,8 +94,12 @@ class Report {
            "</style>\n</head>\n<body>\n<main>\n";
     out += head(title) + timeline() + gap() + errors();
     out += section("ranks", "Ranks", ranks_markup(comparisons_, plan_.layout));
-    out += section("steps", "Steps", steps_markup(comparisons_) + losses());
-    out += section("memory", "Memory", memory_markup(sources_, comparisons_.first, chart_js_));
+    out += section("steps", "Steps",
+                   "<div class=\"pairs\">" + steps_markup(comparisons_) + losses() + "</div>\n" +
+                       steps_table(comparisons_));
+    // Calibration changes times, not bytes: two tracks tell all.
+    const std::vector<TimelineSource> pair{sources_.front(), sources_.back()};
+    out += section("memory", "Memory", memory_markup(pair, comparisons_.first, chart_js_));
     out += plan_section() + provenance() + "</main>\n";
     if (!chart_js_.empty()) out += "<script>" + chart_js_ + "</script>\n";
     return out + "<script>\n" + std::string(report_js()) + "</script>\n</body>\n</html>\n";

@@ -157,14 +157,17 @@ std::string sortable_table(std::string_view css, const std::vector<Column>& colu
   return out + "</tbody></table></div>\n";
 }
 
-std::vector<double> nice_ticks(double top, int count) {
-  if (!(top > 0.0) || count < 1) return {0.0};
-  const double raw = top / count;
+std::vector<double> nice_ticks(double low, double high, int count) {
+  if (!(high > low) || count < 1) return {low};
+  const double raw = (high - low) / count;
   const double power = std::pow(10.0, std::floor(std::log10(raw)));
   const double ratio = raw / power;
   const double step = power * (ratio <= 1.0 ? 1.0 : ratio <= 2.0 ? 2.0 : ratio <= 5.0 ? 5.0 : 10.0);
   std::vector<double> ticks;
-  for (int i = 0; step * i <= top * (1 + 1e-9); ++i) ticks.push_back(step * i);
+  // The tolerance keeps a bound that is a multiple up to rounding.
+  const double last = std::floor(high / step + 1e-9);
+  for (double i = std::ceil(low / step - 1e-9); i <= last; i += 1.0)
+    ticks.push_back(i * step + 0.0);
   return ticks;
 }
 

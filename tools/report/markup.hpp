@@ -53,8 +53,7 @@ struct Column {
 std::string sortable_table(std::string_view css, const std::vector<Column>& columns,
                            const std::vector<std::vector<Cell>>& rows);
 
-/// Tick positions 1, 2 or 5 times a power of ten apart that cover [0, top] with about `count`
-/// steps.
-std::vector<double> nice_ticks(double top, int count);
+/// Multiples of 1, 2 or 5 times a power of ten within [low, high], about `count` of them.
+std::vector<double> nice_ticks(double low, double high, int count);
 
 }  // namespace parplan::tools

@@ -28,7 +28,7 @@ constexpr std::array<Kind, 5> kKinds{{
     {"buffers", "m-buffers", &MemorySample::buffers},
 }};
 
-/// The samples of one rank in one step, by time from the step's start.
+/// The samples of one rank in one step, by time from the start of the rank's step.
 struct Track {
   std::vector<MemorySample> samples;
   Picoseconds origin;
@@ -49,6 +49,10 @@ Track track_of(const Trace& trace, std::int32_t rank, std::int32_t wanted) {
   if (!step) return track;
   track.step = *step;
   track.origin = start_of_step(trace, *step);
+  for (const TraceEvent& e : trace.events) {
+    const bool own = e.key.phase() == Phase::kStep && e.rank == rank && e.step == *step;
+    if (own) track.origin = e.start;
+  }
   for (const MemorySample& s : trace.memory) {
     if (s.rank == rank && s.step == *step) track.samples.push_back(s);
   }
@@ -174,7 +178,10 @@ class MemoryView {
       }
       result.tracks.push_back(std::move(track));
     }
-    result.top_mib *= 1.06;
+    // Up to the next round number above the peak.
+    const std::vector<double> ticks = nice_ticks(0.0, result.top_mib, 5);
+    if (ticks.size() > 1)
+      result.top_mib = ticks.back() + ticks[1] * (ticks.back() < result.top_mib);
     tracks_.push_back(std::move(result));
   }
 
@@ -207,7 +214,7 @@ class MemoryView {
     }
     if (chart_js_.empty()) {
       out += stack_svg(stack_of(track, title), rank.end_ms, rank.top_mib,
-                       {"ms from the step's start", "MiB", true});
+                       {"ms from the start of the rank's step", "MiB", true});
     } else {
       const std::string id = "memory-" + std::to_string(canvases_++);
       out += "<div class=\"chart\"><canvas id=\"" + id + "\"></canvas></div>";

@@ -273,7 +273,7 @@ function drawMemory() {
   for (const m of JSON.parse(data.textContent)) {
     const axis = (title, more) => ({
       type: "linear", title: {display: true, text: title, color: colour("soft")},
-      ticks: {color: colour("soft")}, grid: {color: colour("line")}, ...more,
+      ticks: {color: colour("soft"), includeBounds: false}, grid: {color: colour("line")}, ...more,
     });
     charts.push(new Chart(document.getElementById(m.id), {
       type: "line",
@@ -296,7 +296,7 @@ function drawMemory() {
           }},
         },
         scales: {
-          x: axis("ms from the step's start", {min: 0, max: m.x_end}),
+          x: axis("ms from the start of the rank's step", {min: 0, max: m.x_end}),
           y: axis("MiB", {min: 0, max: m.y_top, stacked: true}),
         },
       },

@@ -4,7 +4,10 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <set>
+#include <string_view>
 
+#include "sim/core/op_code.hpp"
 #include "sim/core/program.hpp"
 #include "tools/report/curves.hpp"
 #include "tools/report/markup.hpp"
@@ -60,6 +63,26 @@ std::string percent_off(double error) {
   return text_of_percent(std::abs(error)) + (error >= 0.0 ? " too long" : " too short");
 }
 
+bool moves_data(std::string_view kind) {
+  return kind == "send" || kind == "receive" || kind.ends_with("all-reduce") ||
+         kind == name_of(OpCode::kTensorAllReduce) || kind == name_of(OpCode::kTensorAllGather);
+}
+
+/// The kind of operation or transfer behind the largest difference, where the gap is of that sort.
+std::string farthest_kind(const Comparison& c, std::string_view part) {
+  const ErrorRow* farthest = nullptr;
+  for (const ErrorRow& row : c.kinds) {
+    if (row.measured.value <= 0.0 || moves_data(row.name) != (part == "communication")) continue;
+    if (farthest == nullptr ||
+        std::abs(row.difference().value) > std::abs(farthest->difference().value)) {
+      farthest = &row;
+    }
+  }
+  if (farthest == nullptr) return {};
+  return " Summed over the ranks, " + farthest->name + " is farthest off: predicted " +
+         time_text(farthest->predicted) + ", measured " + time_text(farthest->measured) + ".";
+}
+
 std::string largest_part(const Comparison& c) {
   std::string_view name = "what the events do not cover";
   Seconds largest = c.gap.unexplained;
@@ -69,19 +92,11 @@ std::string largest_part(const Comparison& c) {
       name = part.name;
     }
   }
-  return "The largest part of the gap is " + std::string(name) + ", predicted " +
-         time_text(Seconds{std::abs(largest.value)}) +
-         (largest.value >= 0.0 ? " too long." : " too short.");
-}
-
-std::string farthest_kind(const Comparison& c) {
-  const auto at =
-      std::max_element(c.kinds.begin(), c.kinds.end(), [](const ErrorRow& a, const ErrorRow& b) {
-        return std::abs(a.difference().value) < std::abs(b.difference().value);
-      });
-  if (at == c.kinds.end() || at->measured.value <= 0.0) return {};
-  return " Summed over the ranks, " + at->name + " is farthest off: predicted " +
-         time_text(at->predicted) + ", measured " + time_text(at->measured) + ".";
+  std::string text = "The largest part of the gap is " + std::string(name) + ", predicted " +
+                     time_text(Seconds{std::abs(largest.value)}) +
+                     (largest.value >= 0.0 ? " too long." : " too short.");
+  if (name == "compute" || name == "communication") text += farthest_kind(c, name);
+  return text;
 }
 
 std::string judgement(const Comparison& c) {
@@ -147,7 +162,7 @@ Cell name_cell(const ErrorRow& row, double largest) {
 }
 
 std::string error_table(const std::vector<ErrorRow>& rows, const std::vector<ErrorRow>* calibrated,
-                        const std::string& what, bool with_rank, std::size_t most) {
+                        const std::string& what, bool with_rank) {
   const RowIndex after = calibrated != nullptr ? index_of(*calibrated) : RowIndex{};
   double largest = 0.0;
   for (const ErrorRow& row : rows) largest = std::max(largest, std::abs(row.difference().value));
@@ -157,7 +172,6 @@ std::string error_table(const std::vector<ErrorRow>& rows, const std::vector<Err
   add_error_columns(columns, calibrated != nullptr);
   std::vector<std::vector<Cell>> table;
   for (const ErrorRow& row : rows) {
-    if (table.size() == most) break;
     std::vector<Cell> cells{name_cell(row, largest)};
     if (with_rank) cells.push_back(Cell::count(row.rank));
     cells.push_back(Cell::count(row.count));
@@ -202,7 +216,7 @@ std::string gap_table(const Comparisons& c, const RankBreakdown* predicted,
       "class=\"text\">part</th><th scope=\"col\">predicted</th><th scope=\"col\">measured</th><th "
       "scope=\"col\">difference</th><th scope=\"col\" class=\"text\">too short \xE2\x86\x90 "
       "\xE2\x86\x92 too long</th>";
-  if (c.calibrated != nullptr) out += "<th scope=\"col\">difference after calibration</th>";
+  if (c.calibrated != nullptr) out += "<th scope=\"col\">after calibration</th>";
   out += "</tr></thead><tbody>\n";
   const auto row = [&](std::string_view name, std::string_view css, const std::string& p,
                        const std::string& m, Seconds difference, const Seconds* after, bool bar) {
@@ -268,7 +282,7 @@ std::string verdict(const Comparisons& c) {
             ", " + percent_off(step_error(*c.calibrated)) + ".";
   }
   if (std::abs(error) > c.first.measured_spread) {
-    text += " " + largest_part(c.first) + farthest_kind(c.first);
+    text += " " + largest_part(c.first);
   }
   return text;
 }
@@ -300,20 +314,28 @@ std::string kinds_markup(const Comparisons& c) {
 
 std::string layers_markup(const Comparisons& c) {
   return error_table(c.first.layers, c.calibrated != nullptr ? &c.calibrated->layers : nullptr,
-                     "layer", false, c.first.layers.size());
+                     "layer", false);
 }
 
 std::string operations_markup(const Comparisons& c) {
-  const std::size_t total = c.first.operations.size();
+  // Sorted by size: the first row of a name is its largest difference.
+  std::set<std::string_view> seen;
+  std::vector<ErrorRow> rows;
+  for (const ErrorRow& row : c.first.operations) {
+    if (!seen.insert(row.name).second) continue;
+    if (rows.size() < kMostOperations) rows.push_back(row);
+  }
+  const std::size_t total = seen.size();
   std::string out = "<p class=\"note\">";
   out += total > kMostOperations
              ? "The " + std::to_string(kMostOperations) + " largest differences of " +
-                   std::to_string(total) + " operations and transfers, each on its rank."
-             : "All " + std::to_string(total) + " operations and transfers, each on its rank.";
+                   std::to_string(total) +
+                   " operations and transfers, each on the rank where it is farthest off."
+             : "All " + std::to_string(total) +
+                   " operations and transfers, each on the rank where it is farthest off.";
   out += " Time spent waiting for a peer is not in these figures.</p>\n";
-  return out + error_table(c.first.operations,
-                           c.calibrated != nullptr ? &c.calibrated->operations : nullptr,
-                           "operation", true, kMostOperations);
+  return out + error_table(rows, c.calibrated != nullptr ? &c.calibrated->operations : nullptr,
+                           "operation", true);
 }
 
 std::string unmatched_markup(const Comparisons& c) {
@@ -347,14 +369,11 @@ std::string ranks_markup(const Comparisons& c, const Layout& layout) {
 std::string steps_markup(const Comparisons& c) {
   if (c.first.steps.empty()) return {};
   Curve measured{"measured", "c-measured", {}, {}, true};
-  std::vector<std::vector<Cell>> rows;
   for (const ErrorRow& row : c.first.steps) {
-    measured.x.push_back(static_cast<double>(rows.size()));
+    measured.x.push_back(static_cast<double>(measured.x.size()));
     measured.y.push_back(row.measured.value * 1e3);
-    rows.push_back({Cell::text(row.name), Cell::time(row.measured),
-                    Cell::time(row.difference(), true), Cell::error(row.relative_error())});
   }
-  const double last = std::max(1.0, static_cast<double>(rows.size()) - 1.0);
+  const double last = std::max(1.0, static_cast<double>(measured.x.size()) - 1.0);
   const auto level = [&](const char* name, const char* css, Seconds time) {
     return Curve{name, css, {0.0, last}, {time.value * 1e3, time.value * 1e3}, false};
   };
@@ -367,8 +386,17 @@ std::string steps_markup(const Comparisons& c) {
   curves.push_back(std::move(measured));
   return "<figure><figcaption>Step time: " + key +
          "<span class=\"key c-measured\">measured</span></figcaption>" +
-         curves_svg(curves, {"measured step", "ms", true}) +
-         "</figure>\n<details><summary>All measured steps</summary>" +
+         curves_svg(curves, {"measured step", "ms", true}) + "</figure>\n";
+}
+
+std::string steps_table(const Comparisons& c) {
+  if (c.first.steps.empty()) return {};
+  std::vector<std::vector<Cell>> rows;
+  for (const ErrorRow& row : c.first.steps) {
+    rows.push_back({Cell::text(row.name), Cell::time(row.measured),
+                    Cell::time(row.difference(), true), Cell::error(row.relative_error())});
+  }
+  return "<details><summary>All measured steps</summary>" +
          sortable_table("steps", {{"step", false}, {"measured"}, {"difference"}, {"error"}}, rows) +
          "</details>\n";
 }

@@ -24,13 +24,16 @@ std::string verdict(const Comparisons& comparisons);
 /// The gap of the step time part by part: bars of both breakdowns, and a table.
 std::string gap_markup(const Comparisons& comparisons);
 
-/// Error tables; `kinds` and `layers` are sums over ranks, `operations` the largest differences.
+/// Error tables; `kinds` and `layers` are sums over ranks, `operations` the largest differences,
+/// every operation once, on the rank where it is farthest off.
 std::string kinds_markup(const Comparisons& comparisons);
 std::string layers_markup(const Comparisons& comparisons);
 std::string operations_markup(const Comparisons& comparisons);
 /// Events without a partner; empty when there are none.
 std::string unmatched_markup(const Comparisons& comparisons);
 std::string ranks_markup(const Comparisons& comparisons, const Layout& layout);
+/// Curve and table of the measured step times.
 std::string steps_markup(const Comparisons& comparisons);
+std::string steps_table(const Comparisons& comparisons);
 
 }  // namespace parplan::tools

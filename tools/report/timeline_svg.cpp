@@ -160,7 +160,7 @@ class Drawing {
   std::string axis() const {
     std::string out = "<svg id=\"tl-axis\" class=\"tl\" viewBox=\"0 0 " + px(kWidth) + " " +
                       px(kAxisHeight) + "\" aria-hidden=\"true\"><g id=\"tl-ticks\">";
-    const auto ticks = nice_ticks(timeline_.end_us, 10);
+    const auto ticks = nice_ticks(timeline_.begin_us, timeline_.end_us, 10);
     for (const double t : ticks) {
       out += "<text x=\"" + px(kGutter + x_of(t)) + "\" y=\"14\" text-anchor=\"middle\">" +
              time_text(Seconds{t * 1e-6}) + "</text>";
@@ -170,7 +170,7 @@ class Drawing {
 
   std::string grid() const {
     std::string out;
-    for (const double t : nice_ticks(timeline_.end_us, 10)) {
+    for (const double t : nice_ticks(timeline_.begin_us, timeline_.end_us, 10)) {
       const std::string x = px(kGutter + x_of(t));
       out += "<line x1=\"" + x + "\" x2=\"" + x + "\" y1=\"0\" y2=\"" +
              px(std::max(stacked_end_, paired_end_)) + "\"></line>";
