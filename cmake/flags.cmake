@@ -3,7 +3,7 @@ add_library(parplan_flags INTERFACE)
 target_compile_options(parplan_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
                                                -Wno-sign-conversion)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # g++ 12 at -O3 sees overlapping copies inside std::string's operator+ (GCC bug 105651, repaired in 13).
+  # g++ 12 sees overlapping copies inside std::string's operator+ (GCC bug 105651, repaired in 13).
   target_compile_options(parplan_flags INTERFACE -Wno-restrict)
 endif()
 if(PARPLAN_WARNINGS_AS_ERRORS)
