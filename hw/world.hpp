@@ -12,6 +12,7 @@
 
 #include "hw/communicator.hpp"
 #include "hw/progress.hpp"
+#include "sim/core/collective_algorithm.hpp"
 
 namespace parplan::hw {
 
@@ -20,8 +21,8 @@ class Transport;
 struct WorldOptions {
   WaitPolicy wait;
   /// Large messages are cut into segments of this size, so that adding one overlaps with moving the
-  /// next. Must be the same on all ranks. See hw/collectives/README.md for the measurement.
-  std::size_t segment_bytes = 256 * 1024;
+  /// next. The same on all ranks. See hw/collectives/README.md for the measurement.
+  std::size_t segment_bytes = static_cast<std::size_t>(kSegmentBytes);
   /// Threads that each rank computes with; ranks x threads beyond the host's cores make waiting
   /// ranks give up their core at every poll.
   int threads_per_rank = 1;

@@ -1,17 +1,29 @@
 #include "hw/collectives/add.hpp"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "sim/core/error.hpp"
 
 namespace parplan::hw {
 
 namespace {
 
+constexpr std::size_t kCacheLine = 64;
+
 template <class T>
 __attribute__((always_inline)) inline void add_loop(T* out, const T* a, const T* b,
                                                     std::size_t count) {
+  // Up to the output's first cache line one by one, so that stores do not cross lines.
+  const std::size_t misplaced = reinterpret_cast<std::uintptr_t>(out) % kCacheLine;
+  const std::size_t head =
+      misplaced == 0 ? 0 : std::min(count, (kCacheLine - misplaced) / sizeof(T));
+  for (std::size_t i = 0; i < head; ++i) {
+    out[i] = a[i] + b[i];
+  }
   // `out` equal to `a` or `b` is no dependency between iterations.
 #pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = head; i < count; ++i) {
     out[i] = a[i] + b[i];
   }
 }

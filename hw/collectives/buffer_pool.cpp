@@ -1,7 +1,11 @@
 #include "hw/collectives/buffer_pool.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
+#include <new>
 
 namespace parplan::hw {
 
@@ -10,6 +14,8 @@ namespace {
 // again.
 constexpr std::size_t kKept = 32;
 constexpr std::size_t kSmallest = 256;
+// The kernel copies between processes page by page; where it grants pages of this size, faster.
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 }  // namespace
 
 BufferPool::Buffer BufferPool::take(std::size_t bytes) {
@@ -22,7 +28,14 @@ BufferPool::Buffer BufferPool::take(std::size_t bytes) {
     free_.pop_back();
     return {*this, std::move(slot)};
   }
-  auto* memory = static_cast<std::byte*>(::operator new (size, std::align_val_t{kAlignment}));
+  const bool huge = size >= kHugePage;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(huge ? kHugePage : kAlignment, size));
+  if (memory == nullptr) {
+    throw std::bad_alloc();
+  }
+  if (huge) {
+    madvise(memory, size, MADV_HUGEPAGE);  // advice only: without it everything works, slower
+  }
   Buffer::Slot slot;
   slot.memory.reset(memory);
   slot.bytes = size;

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
-#include <new>
 #include <span>
 #include <utility>
 #include <vector>

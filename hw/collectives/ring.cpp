@@ -1,6 +1,7 @@
 #include "hw/collectives/ring.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "hw/collectives/add.hpp"
@@ -41,7 +42,7 @@ RingOperation::RingOperation(std::shared_ptr<const Group> ring_group, const Comm
     }
   }
   if (reduce_steps_ > 0 && items() > 0) {
-    scratch_ = group().context.buffers.take(kSlots * segment_count_ * size_of(type_));
+    scratch_ = group().context.buffers.take(std::min(kSlots, items()) * slot_bytes());
   }
   finished_ = items() == 0;
 }
@@ -73,17 +74,25 @@ RingOperation::Segment RingOperation::segment(std::size_t item, bool receiving) 
           (end - begin) * size_of(type_)};
 }
 
-std::byte* RingOperation::slot(std::size_t item) const {
-  return scratch_.data() + item % kSlots * segment_count_ * size_of(type_);
+// A slot lies in its cache lines as the segment lies in its own: copies and additions between the
+// two (and the peer's, allocated alike) then cross no lines that they need not.
+std::byte* RingOperation::slot(std::size_t item, const Segment& s) const {
+  const auto phase = reinterpret_cast<std::uintptr_t>(input_ + s.offset) % kSegmentGrain;
+  return scratch_.data() + item % kSlots * slot_bytes() + phase;
+}
+
+std::size_t RingOperation::slot_bytes() const {
+  const std::size_t bytes = segment_count_ * size_of(type_);
+  return ceil_div(bytes, kSegmentGrain) * kSegmentGrain + kSegmentGrain;
 }
 
 std::byte* RingOperation::landing(std::size_t item, const Segment& s) const {
-  return reduces(item) ? slot(item) : output_ + s.offset;
+  return reduces(item) ? slot(item, s) : output_ + s.offset;
 }
 
 const std::byte* RingOperation::source(std::size_t item, const Segment& s) const {
   const bool from_slot = kind_ == CommKind::kReduceScatter && step_of(item) > 0;
-  return from_slot ? slot(item - lanes_) : input_ + s.offset;
+  return from_slot ? slot(item - lanes_, s) : input_ + s.offset;
 }
 
 bool RingOperation::may_receive(std::size_t item) const {
@@ -141,9 +150,9 @@ void RingOperation::add_received(std::size_t item, const Segment& s) {
   std::byte* sum = output_ + s.offset;
   if (kind_ == CommKind::kReduceScatter) {
     const std::size_t own_offset = parts_[static_cast<std::size_t>(s.part)].offset * size_of(type_);
-    sum = step_of(item) + 1 == steps_ ? output_ + (s.offset - own_offset) : slot(item);
+    sum = step_of(item) + 1 == steps_ ? output_ + (s.offset - own_offset) : slot(item, s);
   }
-  add(sum, slot(item), mine, s.bytes / size_of(type_), type_);
+  add(sum, slot(item, s), mine, s.bytes / size_of(type_), type_);
 }
 
 bool RingOperation::post_sends() {

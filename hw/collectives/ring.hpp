@@ -49,7 +49,8 @@ class RingOperation final : public SynchronisedOperation {
   [[nodiscard]] std::size_t items() const { return passes_ * steps_ * lanes_; }
   [[nodiscard]] std::size_t step_of(std::size_t item) const { return item / lanes_ % steps_; }
   [[nodiscard]] Segment segment(std::size_t item, bool receiving) const;
-  [[nodiscard]] std::byte* slot(std::size_t item) const;
+  [[nodiscard]] std::byte* slot(std::size_t item, const Segment& s) const;
+  [[nodiscard]] std::size_t slot_bytes() const;
   [[nodiscard]] bool reduces(std::size_t item) const { return step_of(item) < reduce_steps_; }
   [[nodiscard]] std::byte* landing(std::size_t item, const Segment& s) const;
   [[nodiscard]] const std::byte* source(std::size_t item, const Segment& s) const;

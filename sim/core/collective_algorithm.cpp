@@ -42,17 +42,18 @@ std::string_view name_of(BroadcastAlgorithm algorithm) {
 
 AllReduceAlgorithm choose_all_reduce(std::int64_t bytes, int ranks) {
   check(bytes, ranks);
-  if (ranks <= kDirectRanks && bytes * (ranks - 1) <= kDirectBytes) {
+  if (ranks > 2 && ranks <= kDirectRanks && bytes <= kDirectBytes) {
     return AllReduceAlgorithm::kDirect;
   }
-  return bytes <= kLatencyBoundBytes ? AllReduceAlgorithm::kRecursiveDoubling
-                                     : AllReduceAlgorithm::kRing;
+  return bytes <= (ranks <= 2 ? kPairDoublingBytes : kDoublingBytes)
+             ? AllReduceAlgorithm::kRecursiveDoubling
+             : AllReduceAlgorithm::kRing;
 }
 
 BroadcastAlgorithm choose_broadcast(std::int64_t bytes, int ranks) {
   check(bytes, ranks);
-  return ranks <= 2 || bytes <= kLatencyBoundBytes ? BroadcastAlgorithm::kBinomialTree
-                                                   : BroadcastAlgorithm::kPipelinedChain;
+  return ranks <= 2 || bytes <= kTreeBytes ? BroadcastAlgorithm::kBinomialTree
+                                           : BroadcastAlgorithm::kPipelinedChain;
 }
 
 CollectiveTraffic all_reduce_traffic(AllReduceAlgorithm algorithm, std::int64_t bytes, int ranks) {

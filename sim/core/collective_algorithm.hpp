@@ -32,11 +32,25 @@ enum class BroadcastAlgorithm : std::uint8_t {
 [[nodiscard]] std::string_view name_of(AllReduceAlgorithm algorithm);
 [[nodiscard]] std::string_view name_of(BroadcastAlgorithm algorithm);
 
-/// kDirect up to 8 ranks while a rank sends no more than kDirectBytes in all; kRecursiveDoubling up
-/// to kLatencyBoundBytes; kRing beyond. Limits measured, see the .cpp.
+/// Limits of the choice, measured over shared memory with 2 ranks on 2 cores and 4 ranks on 2 cores
+/// (tests/bench/all_reduce_mpi with each algorithm forced, microseconds, smallest of many):
+///   2 ranks   2 KiB: doubling 2.1, ring 3.2    32 KiB: 10.7, 15.8    128 KiB: 25.8, 28.7
+///   4 ranks   8 B: direct 9.8, doubling 11.6, ring 21.6    2 KiB: 24, 21, 38
+///             32 KiB: 77, 61, 75    64 KiB: 128, 88, 82    128 KiB: 150, 190, 103
+inline constexpr std::int64_t kDirectBytes = 1024;
+inline constexpr int kDirectRanks = 8;
+inline constexpr std::int64_t kDoublingBytes = 32 * 1024;
+/// Of two ranks, doubling sends no more than the ring, in one step instead of two.
+inline constexpr std::int64_t kPairDoublingBytes = 128 * 1024;
+inline constexpr std::int64_t kTreeBytes = 16 * 1024;
+/// Ring and chain cut messages into segments of this size unless told otherwise.
+inline constexpr std::int64_t kSegmentBytes = 1024 * 1024;
+
+/// Two ranks: kRecursiveDoubling up to kPairDoublingBytes, then kRing. More: kDirect up to
+/// kDirectBytes and kDirectRanks, kRecursiveDoubling up to kDoublingBytes, kRing beyond.
 [[nodiscard]] AllReduceAlgorithm choose_all_reduce(std::int64_t bytes, int ranks);
 
-/// kBinomialTree up to kLatencyBoundBytes (and always for two ranks), kPipelinedChain beyond.
+/// kBinomialTree up to kTreeBytes and always for two ranks, kPipelinedChain beyond.
 [[nodiscard]] BroadcastAlgorithm choose_broadcast(std::int64_t bytes, int ranks);
 
 /// What the busiest rank does. `steps` follow one another, each starts when the one before has
@@ -65,12 +79,8 @@ struct CollectiveTraffic {
 /// bytes.
 [[nodiscard]] CollectiveTraffic all_to_all_traffic(std::int64_t bytes, int ranks);
 
-/// Dissemination: ceil(log2 n) steps without payload. Runs beside every collective larger than
-/// kLatencyBoundBytes too, to tell when all ranks have arrived.
+/// Dissemination: ceil(log2 n) steps without payload. Also runs beside the data of every collective
+/// but the direct and doubling all-reduce, to tell when all ranks have arrived.
 [[nodiscard]] CollectiveTraffic barrier_traffic(int ranks);
-
-inline constexpr std::int64_t kDirectBytes = 32 * 1024;
-inline constexpr std::int64_t kLatencyBoundBytes = 16 * 1024;
-inline constexpr int kDirectRanks = 8;
 
 }  // namespace parplan

@@ -356,7 +356,7 @@ void clocks_agree_on_one_host(World& world) {
 // The last rank posts only after all others have told it that they have.
 void times_and_bytes_are_told(World& world) {
   Communicator& c = world.all();
-  constexpr std::size_t kCount = 840 * 20;  // divides by 1 to 8 ranks
+  constexpr std::size_t kCount = 840 * 48;  // divides by 1 to 8 ranks
   const int last = c.size() - 1;
   std::vector<float> data = filled<float>(kCount, c.rank());
   float token = 0.0F;
