@@ -15,15 +15,20 @@ Plan small_plan(const Model& model, const Workload& workload, std::string_view l
 /// Trains on ranks that are threads of this process; what rank 0 returned.
 RunResult train(const Plan& plan, const RunOptions& options);
 
-/// Twenty steps with snapshots after the first and the last.
-RunResult train_twenty(const Model& model, const Workload& workload, std::string_view layout);
+/// `steps` steps with snapshots after the first and the last.
+RunResult train_steps(const Model& model, const Workload& workload, std::string_view layout,
+                      std::int64_t steps);
+inline RunResult train_twenty(const Model& model, const Workload& workload,
+                              std::string_view layout) {
+  return train_steps(model, workload, layout, 20);
+}
 
 /// sqrt of the sum of (a - b)^2, and the same of b alone.
 double distance(const std::vector<double>& a, const std::vector<double>& b);
 double norm(const std::vector<double>& b);
 
-/// Where two runs of `train_twenty` differ by more than `tolerance`: losses relative to themselves,
-/// gradients of step 1 and parameters after step 20 element by element, relative to their largest
+/// Where two runs of `train_steps` differ by more than `tolerance`: losses relative to themselves,
+/// gradients of step 1 and parameters after the last element by element, relative to their largest
 /// element (gradients that vanish by nature: to 1e-6). Empty when they do not.
 std::string first_difference(const RunResult& run, const RunResult& expected, double tolerance);
 
