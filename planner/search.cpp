@@ -7,21 +7,10 @@
 #include <tuple>
 
 #include "sim/core/op_work.hpp"
+#include "sim/core/positions.hpp"
 
 namespace parplan::planner {
 namespace {
-
-std::int64_t positions_of(const Value& value, const Workload& workload) {
-  switch (value.positions) {
-    case Positions::kOne:
-      return 1;
-    case Positions::kSequence:
-      return workload.sequence;
-    case Positions::kSource:
-      return workload.source_sequence;
-  }
-  return 1;
-}
 
 /// Forward and backward flop of all linear ops for the whole batch; a first layer needs no input
 /// gradient, so 4 x rows x in x out is what no layout can avoid.

@@ -6,6 +6,7 @@
 
 #include "hw/random.hpp"
 #include "sim/core/error.hpp"
+#include "sim/core/positions.hpp"
 #include "sim/core/resident_input.hpp"
 
 namespace parplan::hw {

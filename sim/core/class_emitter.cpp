@@ -2,6 +2,7 @@
 
 #include "sim/core/error.hpp"
 #include "sim/core/op_work.hpp"
+#include "sim/core/positions.hpp"
 #include "sim/core/workspace.hpp"
 
 namespace parplan {
@@ -49,15 +50,7 @@ TensorId ClassEmitter::add_tensor(Tensor tensor) {
 }
 
 std::int64_t ClassEmitter::positions_of(ValueId value) const {
-  switch (context_.model.value(value).positions) {
-    case Positions::kOne:
-      return 1;
-    case Positions::kSequence:
-      return context_.workload.sequence;
-    case Positions::kSource:
-      return context_.workload.source_sequence;
-  }
-  return 1;
+  return parplan::positions_of(context_.model.value(value), context_.workload);
 }
 
 std::int64_t ClassEmitter::rows_of(ValueId value) const {

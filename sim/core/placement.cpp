@@ -6,21 +6,10 @@
 #include "sim/core/error.hpp"
 #include "sim/core/op_work.hpp"
 #include "sim/core/plan.hpp"
+#include "sim/core/positions.hpp"
 
 namespace parplan {
 namespace {
-
-std::int64_t positions_of(const Value& value, const Workload& workload) {
-  switch (value.positions) {
-    case Positions::kOne:
-      return 1;
-    case Positions::kSequence:
-      return workload.sequence;
-    case Positions::kSource:
-      return workload.source_sequence;
-  }
-  return 1;
-}
 
 /// Multiply-add flop of one sample, forward and backward, of the ops that dominate.
 double flop_per_sample(const Model& model, const Op& op, const Workload& workload) {

@@ -1,18 +1,8 @@
 #include "sim/core/resident_input.hpp"
 
-namespace parplan {
+#include "sim/core/positions.hpp"
 
-std::int64_t positions_of(const Value& value, const Workload& workload) {
-  switch (value.positions) {
-    case Positions::kOne:
-      return 1;
-    case Positions::kSequence:
-      return workload.sequence;
-    case Positions::kSource:
-      return workload.source_sequence;
-  }
-  return 1;
-}
+namespace parplan {
 
 Bytes resident_input_bytes(const Value& value, const Workload& workload) {
   const bool real = value.role == ValueRole::kFeatures || value.role == ValueRole::kRealTarget;

@@ -6,9 +6,6 @@
 
 namespace parplan {
 
-/// Rows that a value has per sample.
-std::int64_t positions_of(const Value& value, const Workload& workload);
-
 /// A synthetic set of real features is drawn once, before the first step, and kept in memory up to
 /// this size; beyond it the samples are drawn at every step.
 inline constexpr Bytes kResidentInputLimit{std::int64_t{1} << 30};
