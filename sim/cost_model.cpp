@@ -52,11 +52,22 @@ CostModel::CostModel(const Cluster& cluster) : cluster_(cluster) {
         work.x, std::log(sample.median.value / work.units));
   }
   for (const TransferSample& sample : cluster.transfers) {
+    if (sample.in_situ) continue;
     TransferTable& table = transfers_[{sample.kind, sample.ranks}];
     const auto x = bytes_coordinate(sample.bytes);
     table.wall.add(x, std::log(std::max(sample.median.value, kLeastCpu)));
     table.cpu.add(x, std::log(std::max(sample.cpu.value, kLeastCpu)));
     table.sender_cpu.add(x, std::log(std::max(sample.peer_cpu.value, kLeastCpu)));
+  }
+  for (const TransferSample& sample : cluster.transfers) {
+    if (!sample.in_situ) continue;
+    const TransferCost plain =
+        from_benchmark(sample.kind, sample.ranks, sample.bytes, Span::kOneNode);
+    if (plain.wall.value <= 0.0 || sample.median.value <= 0.0) continue;
+    CorrectionTable& table = corrections_[{sample.kind, sample.ranks}];
+    table.log_ratio.add(bytes_coordinate(sample.bytes), std::log(sample.median / plain.wall));
+    table.least = std::min(table.least, sample.bytes);
+    table.most = std::max(table.most, sample.bytes);
   }
   for (const CalibrationFactor& f : cluster.calibration) factors_[f.key] = f.factor;
 }
@@ -156,6 +167,22 @@ OperationCost CostModel::adam(std::int64_t count, DType dtype, Conditions condit
   return price(OpCode::kAdam, {.rows = 1, .columns = count}, {}, dtype, conditions);
 }
 
+namespace {
+
+/// What passes a link while the busiest rank sends one byte, in bytes.
+double crowding(CollectiveKind kind, int ranks, Bytes size, const LinkSpec& link) {
+  if (kind == CollectiveKind::kSendReceive) return 1.0;
+  if (link.shared) return kind == CollectiveKind::kBroadcast ? ranks - 1 : ranks;
+  // Two ranks send to each other at once; in a ring of more, each pair has one direction.
+  const bool pairs_exchange = ranks == 2 || kind == CollectiveKind::kAllToAll ||
+                              (kind == CollectiveKind::kAllReduce &&
+                               choose_all_reduce(size.value, ranks) != AllReduceAlgorithm::kRing);
+  const bool exchange = pairs_exchange && kind != CollectiveKind::kBroadcast;
+  return link.half_duplex && exchange ? 2.0 : 1.0;
+}
+
+}  // namespace
+
 TransferCost CostModel::without_samples(CollectiveKind kind, int ranks, Bytes size,
                                         Span span) const {
   const LinkSpec& link = span == Span::kOneNode ? cluster_.intra_node : cluster_.inter_node;
@@ -172,8 +199,8 @@ TransferCost CostModel::without_samples(CollectiveKind kind, int ranks, Bytes si
       traffic = all_to_all_traffic(size.value, ranks);
       break;
     case CollectiveKind::kBroadcast:
-      traffic = broadcast_traffic(choose_broadcast(size.value, ranks), size.value, ranks,
-                                  std::int64_t{1} << 18);
+      traffic =
+          broadcast_traffic(choose_broadcast(size.value, ranks), size.value, ranks, kSegmentBytes);
       break;
     case CollectiveKind::kSendReceive:
       break;
@@ -182,7 +209,7 @@ TransferCost CostModel::without_samples(CollectiveKind kind, int ranks, Bytes si
   cost.wall = Seconds{link.latency.value * traffic.steps};
   if (link.bandwidth.value > 0.0) {
     cost.wall +=
-        Seconds{traffic.sent_bytes / link.bandwidth.value * (link.half_duplex ? 2.0 : 1.0)};
+        Seconds{traffic.sent_bytes / link.bandwidth.value * crowding(kind, ranks, size, link)};
   }
   cost.sender_cpu = Seconds{link.send_cpu_s_per_byte * traffic.sent_bytes};
   cost.cpu = Seconds{link.receive_cpu_s_per_byte * traffic.sent_bytes};
@@ -194,9 +221,8 @@ TransferCost CostModel::without_samples(CollectiveKind kind, int ranks, Bytes si
   return cost;
 }
 
-TransferCost CostModel::collective(CollectiveKind kind, int ranks, Bytes size, Span span) const {
-  if (ranks < 2 || size.value == 0) return {};
-  const double scale = factor("collective/" + std::string(name_of(kind)));
+TransferCost CostModel::from_benchmark(CollectiveKind kind, int ranks, Bytes size,
+                                       Span span) const {
   TransferCost cost = without_samples(kind, ranks, size, span);
   const auto table = transfers_.find({kind, ranks});
   if (table != transfers_.end() && span == Span::kOneNode) {
@@ -204,6 +230,23 @@ TransferCost CostModel::collective(CollectiveKind kind, int ranks, Bytes size, S
     cost.cpu = std::min(read(table->second.cpu, size), cost.wall);
     cost.sender_cpu = std::min(read(table->second.sender_cpu, size), cost.wall);
   }
+  return cost;
+}
+
+double CostModel::in_situ_correction(CollectiveKind kind, int ranks, Bytes size) const {
+  const auto found = corrections_.find({kind, ranks});
+  if (found == corrections_.end()) return 1.0;
+  const CorrectionTable& table = found->second;
+  const Bytes seen = std::clamp(size, table.least, table.most);
+  return std::exp(table.log_ratio.at(bytes_coordinate(seen))->log_y);
+}
+
+TransferCost CostModel::collective(CollectiveKind kind, int ranks, Bytes size, Span span,
+                                   Waits waits) const {
+  if (ranks < 2 || size.value == 0) return {};
+  const TransferCost cost = from_benchmark(kind, ranks, size, span);
+  double scale = span == Span::kOneNode ? in_situ_correction(kind, ranks, size) : 1.0;
+  if (waits == Waits::kLater) scale *= factor("overlapped/" + std::string(name_of(kind)));
   return {cost.wall * scale, cost.cpu * scale, cost.sender_cpu * scale};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <map>
 #include <string>
 #include <tuple>
@@ -40,14 +41,19 @@ struct TransferCost {
 /// Which nodes a group of ranks spans.
 enum class Span : std::uint8_t { kOneNode, kSeveralNodes };
 
+/// Whether the ranks do nothing but wait for a collective, or compute and poll it now and then.
+enum class Waits : std::uint8_t { kAtOnce, kLater };
+
 /// Prices operations and transfers from a machine file. Immutable; safe to share between threads.
 ///
 /// Operations: measured samples of the same code, dtype and variant, interpolated by `SampleTable`
 /// over log sizes in seconds per flop (matrix products, attention) or per byte (all else); without
 /// samples the roofline max(flop / peak, bytes / bandwidth) (Williams et al., CACM 52(4), 2009).
-/// Transfers: measured samples of the same kind, interpolated over log bytes per group size;
-/// without samples latency x steps + bytes / bandwidth with the steps and bytes of
-/// `sim/core/collective_algorithm.hpp`. Calibration factors multiply.
+/// Transfers: samples of the benchmark of the same kind, interpolated over log bytes per group
+/// size; without them latency x steps + bytes / bandwidth with the steps and bytes of
+/// `sim/core/collective_algorithm.hpp`. Samples from training steps (`in_situ`) give a correction
+/// to that, interpolated likewise and constant beyond the sizes that were seen.
+/// Calibration factors multiply.
 class CostModel {
  public:
   explicit CostModel(const Cluster& cluster);
@@ -62,7 +68,8 @@ class CostModel {
                       Conditions conditions) const;
   TransferCost point_to_point(Bytes size, Span span) const;
   /// `size` as nccl-tests count it: the buffer of one rank, for all-gather the gathered one.
-  TransferCost collective(CollectiveKind kind, int ranks, Bytes size, Span span) const;
+  TransferCost collective(CollectiveKind kind, int ranks, Bytes size, Span span,
+                          Waits waits = Waits::kAtOnce) const;
   Seconds operation_overhead() const;
   Seconds instruction_overhead() const;
   Seconds step_overhead() const;
@@ -80,17 +87,25 @@ class CostModel {
   OperationCost roofline(OpCode code, const OpShape& shape, DType dtype, bool causal) const;
   double factor(const std::string& key) const;
   TransferCost without_samples(CollectiveKind kind, int ranks, Bytes size, Span span) const;
+  TransferCost from_benchmark(CollectiveKind kind, int ranks, Bytes size, Span span) const;
+  double in_situ_correction(CollectiveKind kind, int ranks, Bytes size) const;
 
   struct TransferTable {
     SampleTable wall;
     SampleTable cpu;
     SampleTable sender_cpu;
   };
+  struct CorrectionTable {
+    SampleTable log_ratio;
+    Bytes least{std::numeric_limits<std::int64_t>::max()};
+    Bytes most;
+  };
   using OperationKey = std::tuple<OpCode, DType, OpVariant, int>;
 
   Cluster cluster_;
   std::map<OperationKey, SampleTable> operations_;
   std::map<std::pair<CollectiveKind, int>, TransferTable> transfers_;
+  std::map<std::pair<CollectiveKind, int>, CorrectionTable> corrections_;
   std::map<std::string, double> factors_;
 };
 

@@ -221,17 +221,31 @@ class StepGraphBuilder {
     return cost;
   }
 
-  /// A link direction between two positions; one resource for both when the link is half-duplex.
-  ResourceIndex link(int from, int to) {
+  const LinkSpec& link_to(int peer) const {
     const Cluster& cluster = costs_.cluster();
-    const LinkSpec& spec = span_to(to) == Span::kOneNode ? cluster.intra_node : cluster.inter_node;
+    return span_to(peer) == Span::kOneNode ? cluster.intra_node : cluster.inter_node;
+  }
+
+  /// A link direction between two positions; one resource for both when the link is half-duplex,
+  /// one for all links of its kind when they share a medium.
+  ResourceIndex link(int from, int to) {
+    const LinkSpec& spec = link_to(to);
     std::pair<int, int> ends{from, to};
     if (spec.half_duplex && ends.first > ends.second) std::swap(ends.first, ends.second);
+    if (spec.shared) ends = {-1, static_cast<int>(span_to(to))};
     const auto known = links_.find(ends);
     if (known != links_.end()) return known->second;
-    const ResourceIndex made = builder_.add_resource(spec.half_duplex ? ResourceOrder::kUnordered
-                                                                      : ResourceOrder::kIssueOrder);
+    const bool contended = spec.half_duplex || spec.shared;
+    const ResourceIndex made =
+        builder_.add_resource(contended ? ResourceOrder::kUnordered : ResourceOrder::kIssueOrder);
     return links_.emplace(ends, made).first->second;
+  }
+
+  /// How many ranks of a position send at once over one medium: replicas and tensor ranks do the
+  /// same at the same time.
+  int senders_at_once(int peer) const {
+    const int alike = program_.layout.dp * program_.layout.tp;
+    return link_to(peer).shared ? std::min(alike, costs_.cluster().devices_per_node) : 1;
   }
 
   void send(const Instruction& instruction, std::int32_t index) {
@@ -241,7 +255,8 @@ class StepGraphBuilder {
     task.part = StepTask::Part::kTransfer;
     task.rank_class = class_;
     task.instruction = index;
-    const Seconds wire = std::max(Seconds{0.0}, cost.wall - cost.cpu - cost.sender_cpu);
+    const Seconds wire = std::max(Seconds{0.0}, cost.wall - cost.cpu - cost.sender_cpu) *
+                         senders_at_once(instruction.peer);
     const TaskIndex transfer =
         add(link(position(), instruction.peer), task, wire, CostSource::kInterpolated);
     builder_.add_dependency(before, transfer);
@@ -252,7 +267,7 @@ class StepGraphBuilder {
   void reduce(const Instruction& instruction, std::int32_t index) {
     const TransferCost cost =
         costs_.collective(CollectiveKind::kAllReduce, program_.layout.dp, instruction.bytes,
-                          span_of_data_group(program_.layout, costs_.cluster()));
+                          span_of_data_group(program_.layout, costs_.cluster()), Waits::kLater);
     StepTask task;
     task.part = StepTask::Part::kCollective;
     task.rank_class = class_;

@@ -1,13 +1,23 @@
 #include "sim/timeline.hpp"
 
 #include <algorithm>
+#include <optional>
 
+#include "sim/event_queue.hpp"
 #include "sim/longest_path.hpp"
 
 namespace parplan::sim {
 namespace {
 
 constexpr int kMostSteps = 8;
+
+/// Whether tasks queue for something in an order that only their times decide.
+bool has_contention(const TaskGraph& graph) {
+  for (ResourceIndex r = 0; r < graph.resource_count(); ++r) {
+    if (graph.resource_order(r) == ResourceOrder::kUnordered) return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -27,6 +37,8 @@ Timeline steady_timeline(const StepGraph& step) {
   line.begin_ps.assign(classes, 0);
   line.end_ps.assign(classes, 0);
   std::vector<std::int64_t> shift(classes, 0);
+  std::optional<EventQueue> queue;
+  if (has_contention(step.graph)) queue.emplace(step.graph);
   for (int s = 0; s < kMostSteps; ++s) {
     const std::int64_t origin = *std::min_element(line.end_ps.begin(), line.end_ps.end());
     const std::int64_t before = *std::max_element(line.end_ps.begin(), line.end_ps.end()) - origin;
@@ -34,7 +46,9 @@ Timeline steady_timeline(const StepGraph& step) {
       line.begin_ps[c] = line.end_ps[c] - origin;
       durations[first[c]] = step.durations_ps[first[c]] + line.begin_ps[c];
     }
-    const std::int64_t last = longest_path(step.graph, durations, line.start_ps, line.finish_ps);
+    const std::int64_t last =
+        queue ? queue->run(durations, line.start_ps, line.finish_ps)
+              : longest_path(step.graph, durations, line.start_ps, line.finish_ps);
     std::fill(line.end_ps.begin(), line.end_ps.end(), 0);
     for (std::size_t t = 0; t < count; ++t) {
       const StepTask& task = step.tasks[t];

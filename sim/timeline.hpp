@@ -17,8 +17,8 @@ struct Timeline {
   std::int64_t period_ps = 0;           ///< from one step to the next
 };
 
-/// Evaluates steps with the longest-path pass until the period repeats (at most 8 steps; pipelines
-/// settle after two).
+/// Evaluates steps until the period repeats (at most 8 steps; pipelines settle after two): with the
+/// longest-path pass, or with the event queue where transfers of both directions share a link.
 Timeline steady_timeline(const StepGraph& step);
 
 }  // namespace parplan::sim

@@ -4,15 +4,10 @@
 #include <map>
 
 #include "sim/core/op_code.hpp"
+#include "traces/statistics.hpp"
 
 namespace parplan::traces {
 namespace {
-
-bool is_tensor_collective(const TraceEvent& e) {
-  const auto code = static_cast<OpCode>(e.key.code());
-  return e.key.code() != Key::kWholeInstruction &&
-         (code == OpCode::kTensorAllReduce || code == OpCode::kTensorAllGather);
-}
 
 struct Step {
   Picoseconds begin;
@@ -69,18 +64,16 @@ RankBreakdown account(Step& step, std::int32_t rank) {
 
 }  // namespace
 
+bool is_tensor_collective(const TraceEvent& e) {
+  const auto code = static_cast<OpCode>(e.key.code());
+  return e.key.code() != Key::kWholeInstruction &&
+         (code == OpCode::kTensorAllReduce || code == OpCode::kTensorAllGather);
+}
+
 bool spans_operations(const TraceEvent& e) {
   const Phase phase = e.key.phase();
   return (phase == Phase::kForward || phase == Phase::kBackward) &&
          e.key.code() == Key::kWholeInstruction;
-}
-
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0.0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2.0;
 }
 
 std::vector<RankBreakdown> break_down(const Trace& trace) {

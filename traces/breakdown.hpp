@@ -25,10 +25,11 @@ std::vector<RankBreakdown> break_down(const Trace& trace);
 /// The step time of a trace: per step the slowest rank, then the median over steps.
 Seconds step_time_of(const Trace& trace);
 
+/// An operation for which all ranks of a tensor-parallel group stop and exchange data.
+bool is_tensor_collective(const TraceEvent& event);
+
 /// An event that spans the operations of an instruction, which have events of their own: it is
 /// there to be looked at and must not be added to them.
 bool spans_operations(const TraceEvent& event);
-
-double median_of(std::vector<double> values);
 
 }  // namespace parplan::traces

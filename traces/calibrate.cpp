@@ -11,6 +11,8 @@
 #include "sim/predicted_trace.hpp"
 #include "sim/step_graph.hpp"
 #include "traces/breakdown.hpp"
+#include "traces/statistics.hpp"
+#include "traces/transfer_evidence.hpp"
 
 namespace parplan::traces {
 namespace {
@@ -18,25 +20,11 @@ namespace {
 /// All that decides an operation's cost.
 using ShapeKey = std::tuple<OpCode, DType, OpShape, OpVariant, int, Bytes>;
 
-/// Mean of the values up to the 90th percentile. Costs add up along a step, so the mean is wanted,
-/// not the median; the slowest tenth is left to disturbances.
-double trimmed_mean(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t kept = std::max<std::size_t>(1, (values.size() * 9 + 9) / 10);
-  double sum = 0.0;
-  for (std::size_t i = 0; i < kept; ++i) sum += values[i];
-  return sum / static_cast<double>(kept);
-}
-
-double quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
-}
-
-/// Gathers durations by shape and transfers by kind over all traces.
+/// Gathers durations by shape, transfers and overheads over all traces.
 class Evidence {
  public:
-  explicit Evidence(const Cluster& machine) : machine_(machine), costs_(machine) {}
+  explicit Evidence(const Cluster& machine)
+      : machine_(machine), costs_(machine), transfers_(machine) {}
 
   void add(const TraceFile& file) {
     const Program program = lower(file.plan);
@@ -48,11 +36,7 @@ class Evidence {
     std::map<std::tuple<std::int32_t, std::int32_t, std::uint64_t>, std::size_t> seen;
     for (const TraceEvent& e : file.trace.events) {
       const int position = coordinates_of(e.rank, program.layout).position;
-      if (e.key.phase() == Phase::kStep) continue;
-      if (e.stream != Stream::kCompute) {
-        add_transfer(e, program);
-        continue;
-      }
+      if (e.key.phase() == Phase::kStep || e.stream != Stream::kCompute) continue;
       const auto found = shapes.find({position, e.key.packed});
       if (found == shapes.end()) continue;
       const std::size_t occurrence = seen[{e.rank, e.step, e.key.packed}]++;
@@ -60,10 +44,11 @@ class Evidence {
       durations_[found->second[occurrence]].push_back(to_seconds(e.end - e.start).value);
       ++events_;
     }
+    transfers_.add(file, program);
     add_overhead(file, program);
   }
 
-  std::int64_t events() const { return events_; }
+  std::int64_t events() const { return events_ + transfers_.events(); }
 
   void refit_operations(Cluster& result, CalibrationSummary& summary) const {
     std::map<OpCode, std::vector<double>> ratios;
@@ -72,7 +57,7 @@ class Evidence {
       if (is_collective(code)) continue;
       const double mean = trimmed_mean(durations);
       if (mean <= 0.0) continue;
-      const double spread = (quantile(durations, 0.9) - quantile(durations, 0.1)) / mean;
+      const double spread = relative_spread(durations, mean);
       const OperationSample sample{code, dtype,       shape,         variant,
                                    busy, working_set, Seconds{mean}, spread};
       const auto same = std::find_if(
@@ -92,12 +77,16 @@ class Evidence {
       }
     }
     for (const auto& [code, values] : ratios) {
-      if (values.size() >= 3) set_factor(std::string(name_of(code)), values, 0.5, summary);
+      if (values.size() < 3) continue;
+      const double factor = quantile(values, 0.5);
+      summary.factors.push_back({std::string(name_of(code)), factor,
+                                 relative_spread(values, factor),
+                                 static_cast<std::int64_t>(values.size())});
     }
   }
 
-  void refit_transfers(CalibrationSummary& summary) const {
-    for (const auto& [key, values] : transfer_ratios_) set_factor(key, values, 0.25, summary);
+  void refit_transfers(Cluster& result, CalibrationSummary& summary) const {
+    transfers_.refit(result, summary);
   }
 
   /// Fits overhead = a x operations + b per step and rank, in relative least squares.
@@ -161,31 +150,6 @@ class Evidence {
     }
   }
 
-  void add_transfer(const TraceEvent& e, const Program& program) {
-    const double measured = to_seconds(e.end - e.start - e.waiting).value;
-    if (measured <= 0.0 || e.bytes.value <= 0) return;
-    const Layout& layout = program.layout;
-    sim::TransferCost cost;
-    std::string key;
-    switch (e.key.phase()) {
-      case Phase::kReduceGradients:
-        cost = costs_.collective(CollectiveKind::kAllReduce, layout.dp, e.bytes,
-                                 sim::span_of_data_group(layout, machine_));
-        key = "collective/all_reduce";
-        break;
-      case Phase::kReceiveActivation:
-      case Phase::kReceiveGradient:
-        cost = costs_.point_to_point(e.bytes, sim::Span::kOneNode);
-        key = "collective/send_receive";
-        break;
-      default:
-        return;
-    }
-    if (cost.wall.value <= 0.0) return;
-    transfer_ratios_[key].push_back(measured / cost.wall.value);
-    ++events_;
-  }
-
   void add_overhead(const TraceFile& file, const Program& program) {
     for (const RankBreakdown& b : break_down(file.trace)) {
       const RankClass& c = program.classes[coordinates_of(b.rank, program.layout).position];
@@ -195,20 +159,10 @@ class Evidence {
     }
   }
 
-  static void set_factor(const std::string& key, const std::vector<double>& values, double share,
-                         CalibrationSummary& summary) {
-    const double factor = quantile(values, share);
-    const double spread =
-        factor > 0.0 ? (quantile(values, 0.9) - quantile(values, 0.1)) / factor : 0.0;
-    if (factor > 0.0) {
-      summary.factors.push_back({key, factor, spread, static_cast<std::int64_t>(values.size())});
-    }
-  }
-
   const Cluster& machine_;
   sim::CostModel costs_;
   std::map<ShapeKey, std::vector<double>> durations_;
-  std::map<std::string, std::vector<double>> transfer_ratios_;
+  TransferEvidence transfers_;
   std::vector<std::pair<double, double>> overheads_;  ///< (operations and instructions, seconds)
   std::int64_t events_ = 0;
 };
@@ -246,7 +200,7 @@ Cluster calibrate(const Cluster& machine, const std::vector<NamedTrace>& traces,
                                             ", " + trace.file.plan.model.name + ")");
   }
   evidence.refit_operations(result, report);
-  evidence.refit_transfers(report);
+  evidence.refit_transfers(result, report);
   evidence.refit_overhead(result);
   report.events = evidence.events();
   merge_factors(result, report);

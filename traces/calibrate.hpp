@@ -13,6 +13,8 @@ struct CalibrationSummary {
   std::int64_t events = 0;      ///< measured events that were used
   std::int64_t new_shapes = 0;  ///< samples of shapes the machine file did not have
   std::int64_t refitted_shapes = 0;
+  std::int64_t new_transfers = 0;  ///< the same of transfers and collectives by size
+  std::int64_t refitted_transfers = 0;
   std::vector<CalibrationFactor> factors;  ///< those that were fitted
 };
 
@@ -28,8 +30,7 @@ struct NamedTrace {
 ///   slowest tenth is left out, so that fewer outliers than that do not count.
 /// - A factor per operation code with at least three new shapes: median of measured over
 ///   interpolated time among them, priced without them; it applies to shapes still not measured.
-/// - "collective/<kind>" factors: transfers' time from the arrival of the peer to completion
-///   against the model, lower quartile (polling only ever delays).
+/// - Transfers and collectives: see transfer_evidence.hpp.
 /// - Overheads of the device: gaps of the compute stream in which nothing is awaited, as a
 ///   constant per operation or instruction and one per step.
 /// Throws InputError when a trace is predicted or its plan cannot be lowered.

@@ -6,6 +6,7 @@
 
 #include "sim/core/error.hpp"
 #include "sim/core/op_code.hpp"
+#include "traces/statistics.hpp"
 
 namespace parplan::traces {
 namespace {

@@ -242,4 +242,35 @@ double measure_overlap_slowdown(World& world, std::int64_t bytes) {
   return std::max(1.0, quantile(ratios, 0.5));
 }
 
+bool directions_share_link(World& world, std::int64_t bytes) {
+  if (world.size() < 2) return false;
+  const auto pair = world.create_group(std::vector<int>{0, 1}, "profile directions");
+  bool shared = false;
+  if (pair != nullptr) {
+    std::vector<float> out(static_cast<std::size_t>(bytes) / sizeof(float), 1.0F);
+    std::vector<float> in(out.size(), 0.0F);
+    const int peer = 1 - pair->rank();
+    // Starts sends and receives as told, and takes the time until all are done.
+    const auto time = [&](bool sends, bool receives) {
+      pair->barrier().wait();
+      const auto begin = Clock::now();
+      Pending receive = receives ? pair->receive(std::span<float>(in), peer, 0) : Pending{};
+      Pending send = sends ? pair->send(std::span<float>(out), peer, 0) : Pending{};
+      if (receives) receive.wait();
+      if (sends) send.wait();
+      return seconds(Clock::now() - begin);
+    };
+    std::vector<double> one_way;
+    std::vector<double> both_ways;
+    for (int i = 0; i < 9; ++i) {
+      one_way.push_back(time(pair->rank() == 0, pair->rank() == 1));
+      both_ways.push_back(time(true, true));
+    }
+    shared =
+        quantile(slowest(*pair, both_ways), 0.5) > 1.75 * quantile(slowest(*pair, one_way), 0.5);
+  }
+  world.barrier();
+  return shared;
+}
+
 }  // namespace parplan::hw

@@ -29,4 +29,9 @@ std::vector<TransferSample> measure_communication(World& world, const CommBenchO
 /// the core time of the all-reduce itself; >= 1. Collective over the world.
 double measure_overlap_slowdown(World& world, std::int64_t bytes);
 
+/// Whether `bytes` in each direction at once between ranks 0 and 1 take about twice as long as one
+/// direction alone (at least 1.75 times, median of 9). Collective over the world; the answer is
+/// rank 0's.
+bool directions_share_link(World& world, std::int64_t bytes);
+
 }  // namespace parplan::hw

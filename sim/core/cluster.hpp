@@ -39,6 +39,9 @@ struct TransferSample {
   Seconds cpu;       ///< of it spent by the rank's own core; send_receive: by the receiver's
   Seconds peer_cpu;  ///< send_receive: by the sender's core; 0 for collectives
   double relative_spread = 0.0;
+  /// Seen inside training steps, where buffers are cold and ranks arrive one after another, instead
+  /// of by the benchmark that repeats one transfer. Counted from the arrival of the last rank.
+  bool in_situ = false;
   bool operator==(const TransferSample&) const = default;
 };
 
@@ -76,8 +79,7 @@ struct LinkSpec {
 
 /// Multipliers that calibration puts on the cost model: predicted = factor x uncalibrated.
 struct CalibrationFactor {
-  std::string key;  ///< an op code's name, "collective/<kind>", "overhead/step", ... see
-                    ///< traces/calibrate.hpp
+  std::string key;  ///< an op code's name, or "overlapped/all_reduce"; see traces/calibrate.hpp
   double factor = 1.0;
   double relative_spread = 0.0;
   std::int64_t samples = 0;

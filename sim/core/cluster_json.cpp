@@ -74,13 +74,15 @@ OperationSample read_sample(JsonReader& r) {
 }
 
 Json transfer_json(const TransferSample& t) {
-  return {{"kind", name_of(t.kind)},
-          {"ranks", t.ranks},
-          {"bytes", t.bytes.value},
-          {"median_s", t.median.value},
-          {"cpu_s", t.cpu.value},
-          {"peer_cpu_s", t.peer_cpu.value},
-          {"relative_spread", t.relative_spread}};
+  Json json{{"kind", name_of(t.kind)},
+            {"ranks", t.ranks},
+            {"bytes", t.bytes.value},
+            {"median_s", t.median.value},
+            {"cpu_s", t.cpu.value},
+            {"peer_cpu_s", t.peer_cpu.value},
+            {"relative_spread", t.relative_spread}};
+  if (t.in_situ) json["in_situ"] = true;
+  return json;
 }
 
 TransferSample read_transfer(JsonReader& r) {
@@ -98,6 +100,7 @@ TransferSample read_transfer(JsonReader& r) {
   t.cpu = r.quantity<Seconds>("cpu_s");
   t.peer_cpu = r.quantity<Seconds>("peer_cpu_s");
   t.relative_spread = r.number("relative_spread", NumberRange::at_least(0));
+  t.in_situ = r.optional_boolean("in_situ").value_or(false);
   return t;
 }
 

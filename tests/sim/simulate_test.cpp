@@ -110,6 +110,23 @@ TEST_CASE("transfers between stages take the link's time when the next stage wai
   CHECK(priced - free == Approx(2 * transfer).epsilon(1e-6));
 }
 
+TEST_CASE("a link of one direction at a time serves transfers of both one by one", "[sim]") {
+  const Model model = chain(2);
+  Cluster cluster = ideal_cluster();
+  cluster.device.peak[DType::kFloat32] = FlopPerSecond{1e18};
+  cluster.intra_node.bandwidth = BytesPerSecond{1e9};
+  constexpr int kMicrobatches = 8;
+  const Plan plan = plan_for(model, "pp=2,stages=1+1,schedule=1f1b,microbatches=8");
+  const double full = sim::simulate(plan, cluster).step_time.value;
+  cluster.intra_node.half_duplex = true;
+  // The bandwidth is what both directions have together; one alone takes all of it.
+  const double half = sim::simulate(plan, cluster).step_time.value;
+  const double transfer = 32.0 / kMicrobatches * 8 * 512 * 4 / 1e9;
+  CHECK(half >= 2 * kMicrobatches * transfer * (1 - 1e-9));
+  CHECK(half <= 2 * (kMicrobatches + 1) * transfer);
+  CHECK(full < half - transfer);
+}
+
 TEST_CASE("the predicted trace carries every instruction and operation once per step", "[sim]") {
   const Model model = chain(4);
   const Plan plan = plan_for(model, "dp=2,pp=2,microbatches=4");

@@ -3,6 +3,7 @@
 #include "sim/core/op_code.hpp"
 #include "tests/catch2_compat.hpp"
 #include "tests/traces/small_run.hpp"
+#include "traces/statistics.hpp"
 
 using namespace parplan;
 

@@ -40,8 +40,8 @@ const CalibrationFactor* find_factor(const std::vector<CalibrationFactor>& facto
 
 TEST_CASE("a wrong machine file predicts the true step time once calibrated", "[traces]") {
   const Cluster truth = test::round_machine();
-  for (const char* layout :
-       {"single", "microbatches=4", "dp=2,microbatches=2", "pp=2,microbatches=4"}) {
+  for (const char* layout : {"single", "microbatches=4", "dp=2,microbatches=2",
+                             "pp=2,microbatches=4", "tp=2,microbatches=2", "dp=2,tp=2", "mp=2"}) {
     INFO(layout);
     const Plan plan = test::tiny_plan(layout);
     const double expected = step_time(plan, truth);
@@ -53,6 +53,9 @@ TEST_CASE("a wrong machine file predicts the true step time once calibrated", "[
     CHECK(summary.events > 0);
     CHECK(summary.new_shapes > 0);
     CHECK(summary.refitted_shapes == 0);
+    const bool stops_for_transfers = plan.layout.tp > 1 || plan.layout.pp > 1 || plan.layout.mp > 1;
+    CHECK((summary.new_transfers > 0) == stops_for_transfers);
+    CHECK(summary.refitted_transfers == 0);
     CHECK(static_cast<std::int64_t>(refitted.operations.size()) == summary.new_shapes);
     for (const OperationSample& sample : refitted.operations) {
       CHECK(sample.median.value > 0.0);
@@ -101,19 +104,19 @@ TEST_CASE("a second calibration refits the shapes of the first", "[traces]") {
 TEST_CASE("factors multiply what was there and the rest is kept", "[traces]") {
   const Plan plan = test::tiny_plan("dp=2,microbatches=1");
   Cluster machine = test::round_machine();
-  machine.calibration = {{"collective/all_reduce", 2.0, 0.1, 7}, {"collective/broadcast", 3, 0, 5}};
+  machine.calibration = {{"overlapped/all_reduce", 2.0, 0.1, 7}, {"overlapped/broadcast", 3, 0, 5}};
   // The model prices reductions at twice their true time: the fit must take the factor back.
   traces::CalibrationSummary summary;
   const Cluster refitted = traces::calibrate(
       machine, {{"m.json", test::measured_on(plan, test::round_machine(), 2)}}, &summary);
-  const CalibrationFactor* fitted = find_factor(summary.factors, "collective/all_reduce");
+  const CalibrationFactor* fitted = find_factor(summary.factors, "overlapped/all_reduce");
   REQUIRE(fitted != nullptr);
   CHECK(fitted->factor == Approx(0.5).epsilon(1e-3));
-  const CalibrationFactor* merged = find_factor(refitted.calibration, "collective/all_reduce");
+  const CalibrationFactor* merged = find_factor(refitted.calibration, "overlapped/all_reduce");
   REQUIRE(merged != nullptr);
   CHECK(merged->factor == Approx(1.0).epsilon(1e-3));
   CHECK(merged->samples > 0);
-  const CalibrationFactor* kept = find_factor(refitted.calibration, "collective/broadcast");
+  const CalibrationFactor* kept = find_factor(refitted.calibration, "overlapped/broadcast");
   REQUIRE(kept != nullptr);
   CHECK(*kept == machine.calibration[1]);
   CHECK(refitted.provenance.host == machine.provenance.host);

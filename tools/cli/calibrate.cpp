@@ -50,7 +50,8 @@ class Calibrate : public Command {
  private:
   void print_text(const traces::CalibrationSummary& s) const {
     std::cout << s.events << " events of " << traces_.size() << " traces: " << s.new_shapes
-              << " shapes added, " << s.refitted_shapes << " refitted\n\n";
+              << " shapes added, " << s.refitted_shapes << " refitted, " << s.new_transfers
+              << " sizes of transfers added, " << s.refitted_transfers << " refitted\n\n";
     TextTable table({"what", "factor", "spread", "samples"});
     for (const CalibrationFactor& f : s.factors) {
       table.add({f.key, text_of_percent(f.factor), text_of_percent(f.relative_spread),
@@ -65,6 +66,8 @@ class Calibrate : public Command {
     json["events"] = s.events;
     json["new_shapes"] = s.new_shapes;
     json["refitted_shapes"] = s.refitted_shapes;
+    json["new_transfers"] = s.new_transfers;
+    json["refitted_transfers"] = s.refitted_transfers;
     nlohmann::ordered_json factors = nlohmann::ordered_json::array();
     for (const CalibrationFactor& f : s.factors) {
       factors.push_back({{"key", f.key},

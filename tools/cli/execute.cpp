@@ -14,7 +14,7 @@
 #include "tools/launch.hpp"
 #include "tools/text_table.hpp"
 #include "tools/units_text.hpp"
-#include "traces/breakdown.hpp"
+#include "traces/statistics.hpp"
 #include "traces/trace_file.hpp"
 
 namespace parplan::tools {
@@ -136,6 +136,7 @@ class Execute : public Command {
     if (!trace_.empty()) {
       result.trace.machine = plan.cluster_name;
       traces::write_trace({std::move(result.trace), plan}, trace_);
+      if (format_ == OutputFormat::kText) std::cout << "trace written to " << trace_ << "\n";
     }
   }
 
@@ -167,7 +168,6 @@ class Execute : public Command {
       std::cout << "rank " << s.rank << "     tensors " << text_of(s.peak_tensor_bytes)
                 << ", process " << text_of(s.peak_process_bytes) << "\n";
     }
-    if (!trace_.empty()) std::cout << "trace written to " << trace_ << "\n";
   }
 
   static void print_json(const Plan& plan, const hw::RunResult& result, Seconds median) {

@@ -53,7 +53,7 @@ void set_link(Cluster& c) {
   c.intra_node.name = "between ranks of this host";
   std::int64_t least = 0;
   for (const TransferSample& t : c.transfers) {
-    if (t.kind != CollectiveKind::kSendReceive || t.median.value <= 0.0) continue;
+    if (t.kind != CollectiveKind::kSendReceive || t.in_situ || t.median.value <= 0.0) continue;
     if (least == 0 || t.bytes.value < least) {
       least = t.bytes.value;
       c.intra_node.latency = t.median;
@@ -178,12 +178,14 @@ class Profile : public Command {
     if (const auto* none = std::get_if<hw::Unavailable>(&opened)) throw HwError(none->reason);
     hw::World& world = *std::get<std::unique_ptr<hw::World>>(opened);
     Cluster cluster = base(world.size());
-    measure_operations(world, cluster, world.size());
     hw::CommBenchOptions options;
     options.bytes = hw::default_comm_sizes();
     if (quick_) options.time_per_point = Seconds{0.01};
     cluster.transfers = hw::measure_communication(world, options);
     cluster.overlap_slowdown = hw::measure_overlap_slowdown(world, 4 << 20);
+    cluster.intra_node.half_duplex = hw::directions_share_link(world, 1 << 20);
+    // Last, so that reductions in steps are compared with the benchmark's.
+    measure_operations(world, cluster, world.size());
     if (world.rank() == 0) write_file_atomically(as_ranks_, dump(to_json(cluster)));
     world.finish();
     return kSuccess;
@@ -208,6 +210,7 @@ class Profile : public Command {
     cluster.operations.insert(cluster.operations.end(), ranks.operations.begin(),
                               ranks.operations.end());
     cluster.transfers = ranks.transfers;
+    cluster.intra_node.half_duplex = ranks.intra_node.half_duplex;
     cluster.overlap_slowdown = ranks.overlap_slowdown;
     cluster.device.transport_bytes =
         std::max(Bytes{0}, ranks.device.transport_bytes - cluster.device.process_bytes);

@@ -1,0 +1,177 @@
+#include "traces/transfer_evidence.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/core/op_code.hpp"
+#include "sim/cost_model.hpp"
+#include "sim/step_graph.hpp"
+#include "traces/breakdown.hpp"
+#include "traces/statistics.hpp"
+
+namespace parplan::traces {
+namespace {
+
+/// Fewer events of one size than this may be an accident.
+constexpr std::size_t kLeastEvents = 3;
+/// Messages up to this size carry their own announcement: there is no arrival apart from the data.
+constexpr std::int64_t kEagerBytes = 2048;
+constexpr const char* kOverlappedKey = "overlapped/all_reduce";
+
+/// A collective as its ranks' events show it.
+struct Meeting {
+  Picoseconds last_start;
+  Picoseconds last_end;
+  Bytes bytes;
+  int ranks = 0;
+
+  void join(const TraceEvent& e) {
+    last_start = ranks == 0 ? e.start : std::max(last_start, e.start);
+    last_end = ranks == 0 ? e.end : std::max(last_end, e.end);
+    bytes = e.bytes;
+    ++ranks;
+  }
+};
+
+bool reduces_gradients(const TraceEvent& e) {
+  return e.stream != Stream::kCompute && e.key.phase() == Phase::kReduceGradients;
+}
+
+}  // namespace
+
+void TransferEvidence::note(const Size& size, double seconds, std::int64_t events) {
+  if (seconds <= 0.0 || std::get<Bytes>(size).value <= 0) return;
+  durations_[size].push_back(seconds);
+  events_ += events;
+}
+
+void TransferEvidence::add(const TraceFile& file, const Program& program) {
+  const Layout& layout = program.layout;
+  if (layout.tp > 1 && sim::span_of_tensor_group(layout, machine_) == sim::Span::kOneNode) {
+    add_tensor_collectives(file, layout);
+  }
+  if (layout.dp > 1) {
+    if (file.plan.stack.overlap_gradient_reduction) {
+      add_gradients_beside_backward(file, layout);
+    } else if (sim::span_of_data_group(layout, machine_) == sim::Span::kOneNode) {
+      add_gradients_after_backward(file, layout);
+    }
+  }
+  if (layout.pp * layout.mp > 1) add_receives(file, layout);
+}
+
+void TransferEvidence::add_tensor_collectives(const TraceFile& file, const Layout& layout) {
+  // One operation may come several times in a step; the n-th of one rank meets the n-th of others.
+  std::map<std::tuple<std::int32_t, std::int32_t, std::uint64_t>, int> seen;
+  std::map<std::tuple<int, int, std::int32_t, std::uint64_t, int>, Meeting> meetings;
+  for (const TraceEvent& e : file.trace.events) {
+    if (e.stream != Stream::kCompute || !is_tensor_collective(e)) continue;
+    const MeshCoordinates where = coordinates_of(e.rank, layout);
+    const int occurrence = seen[{e.rank, e.step, e.key.packed}]++;
+    meetings[{where.position, where.replica, e.step, e.key.packed, occurrence}].join(e);
+  }
+  for (const auto& [name, meeting] : meetings) {
+    if (meeting.ranks != layout.tp) continue;
+    const Key key = [&] {
+      Key k;
+      k.packed = std::get<std::uint64_t>(name);
+      return k;
+    }();
+    const bool reduces = key.code() == static_cast<std::uint32_t>(OpCode::kTensorAllReduce);
+    const Bytes size{meeting.bytes.value * (reduces ? 1 : layout.tp)};
+    note({reduces ? CollectiveKind::kAllReduce : CollectiveKind::kAllGather, layout.tp, size},
+         to_seconds(meeting.last_end - meeting.last_start).value, meeting.ranks);
+  }
+}
+
+void TransferEvidence::add_gradients_after_backward(const TraceFile& file, const Layout& layout) {
+  std::map<std::tuple<int, int, std::int32_t, std::uint64_t>, Meeting> meetings;
+  for (const TraceEvent& e : file.trace.events) {
+    if (!reduces_gradients(e)) continue;
+    const MeshCoordinates where = coordinates_of(e.rank, layout);
+    meetings[{where.position, where.tensor, e.step, e.key.packed}].join(e);
+  }
+  // All are posted together and go one after another.
+  std::map<std::tuple<int, int, std::int32_t>, std::vector<Meeting>> steps;
+  for (const auto& [name, meeting] : meetings) {
+    const auto& [position, tensor, step, key] = name;
+    if (meeting.ranks == layout.dp) steps[{position, tensor, step}].push_back(meeting);
+  }
+  for (auto& [name, queue] : steps) {
+    std::sort(queue.begin(), queue.end(),
+              [](const Meeting& a, const Meeting& b) { return a.last_end < b.last_end; });
+    Picoseconds free = queue.front().last_start;
+    for (const Meeting& meeting : queue) {
+      const Picoseconds start = std::max(meeting.last_start, free);
+      note({CollectiveKind::kAllReduce, layout.dp, meeting.bytes},
+           to_seconds(meeting.last_end - start).value, meeting.ranks);
+      free = meeting.last_end;
+    }
+  }
+}
+
+void TransferEvidence::add_gradients_beside_backward(const TraceFile& file, const Layout& layout) {
+  const bool one_node = sim::span_of_data_group(layout, machine_) == sim::Span::kOneNode;
+  for (const TraceEvent& e : file.trace.events) {
+    if (!reduces_gradients(e) || e.bytes.value <= 0) continue;
+    const double seconds = to_seconds(e.end - e.start - e.waiting).value;
+    if (seconds <= 0.0) continue;
+    overlapped_.push_back({layout.dp, e.bytes, one_node, seconds});
+    ++events_;
+  }
+}
+
+void TransferEvidence::add_receives(const TraceFile& file, const Layout& layout) {
+  const bool one_node =
+      sim::span_of_positions(layout, machine_, 0, layout.pp * layout.mp - 1) == sim::Span::kOneNode;
+  if (!one_node) return;
+  for (const TraceEvent& e : file.trace.events) {
+    const Phase phase = e.key.phase();
+    const bool receives = phase == Phase::kReceiveActivation || phase == Phase::kReceiveGradient;
+    if (e.stream == Stream::kCompute || !receives || e.bytes.value <= kEagerBytes) continue;
+    note({CollectiveKind::kSendReceive, 2, e.bytes}, to_seconds(e.end - e.start - e.waiting).value,
+         1);
+  }
+}
+
+void TransferEvidence::refit(Cluster& result, CalibrationSummary& summary) const {
+  for (const auto& [size, durations] : durations_) {
+    if (durations.size() < kLeastEvents) continue;
+    const auto& [kind, ranks, bytes] = size;
+    TransferSample sample;
+    sample.kind = kind;
+    sample.ranks = ranks;
+    sample.bytes = bytes;
+    sample.in_situ = true;
+    sample.median = Seconds{kind == CollectiveKind::kSendReceive ? quantile(durations, 0.25)
+                                                                 : trimmed_mean(durations)};
+    sample.relative_spread = relative_spread(durations, sample.median.value);
+    const auto same = std::find_if(result.transfers.begin(), result.transfers.end(),
+                                   [&](const TransferSample& t) {
+                                     return t.in_situ && Size(t.kind, t.ranks, t.bytes) == size;
+                                   });
+    if (same != result.transfers.end()) {
+      *same = sample;
+      ++summary.refitted_transfers;
+    } else {
+      result.transfers.push_back(sample);
+      ++summary.new_transfers;
+    }
+  }
+  if (overlapped_.empty()) return;
+  const sim::CostModel costs(result);
+  std::vector<double> ratios;
+  for (const Overlapped& o : overlapped_) {
+    const auto span = o.one_node ? sim::Span::kOneNode : sim::Span::kSeveralNodes;
+    const double modelled =
+        costs.collective(CollectiveKind::kAllReduce, o.ranks, o.bytes, span, sim::Waits::kLater)
+            .wall.value;
+    if (modelled > 0.0) ratios.push_back(o.seconds / modelled);
+  }
+  const double factor = quantile(ratios, 0.25);
+  if (factor <= 0.0) return;
+  summary.factors.push_back({kOverlappedKey, factor, relative_spread(ratios, factor),
+                             static_cast<std::int64_t>(ratios.size())});
+}
+
+}  // namespace parplan::traces

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "sim/core/cluster.hpp"
+#include "sim/core/program.hpp"
+#include "traces/calibrate.hpp"
+
+namespace parplan::traces {
+
+/// How long transfers and collectives took inside training steps, gathered from any number of
+/// measured traces, and what follows for a machine file.
+///
+/// - Collectives for which all ranks stop (of tensor parallelism; of gradients when they are not
+///   reduced beside backward): from the arrival of the last rank to the end on the last rank, mean
+///   without the slowest tenth. They become `in_situ` samples.
+/// - Transfers between positions: from the arrival of the sender to completion, lower quartile,
+///   since a receiver that computes meanwhile only looks now and then. Also `in_situ` samples.
+/// - Gradients reduced beside backward: the lower quartile of measured over modelled time becomes
+///   the factor "overlapped/all_reduce".
+class TransferEvidence {
+ public:
+  /// `machine` says which ranks share a node; it must outlive the object.
+  explicit TransferEvidence(const Cluster& machine) : machine_(machine) {}
+
+  /// `program`: the file's plan, lowered.
+  void add(const TraceFile& file, const Program& program);
+
+  /// Adds or replaces samples of `result` and appends the factor to `summary.factors`.
+  void refit(Cluster& result, CalibrationSummary& summary) const;
+
+  std::int64_t events() const { return events_; }
+
+ private:
+  using Size = std::tuple<CollectiveKind, int, Bytes>;  ///< kind, ranks, payload
+  struct Overlapped {
+    int ranks = 2;
+    Bytes bytes;
+    bool one_node = true;
+    double seconds = 0.0;
+  };
+
+  void add_tensor_collectives(const TraceFile& file, const Layout& layout);
+  void add_gradients_after_backward(const TraceFile& file, const Layout& layout);
+  void add_gradients_beside_backward(const TraceFile& file, const Layout& layout);
+  void add_receives(const TraceFile& file, const Layout& layout);
+  void note(const Size& size, double seconds, std::int64_t events);
+
+  const Cluster& machine_;
+  std::map<Size, std::vector<double>> durations_;
+  std::vector<Overlapped> overlapped_;
+  std::int64_t events_ = 0;
+};
+
+}  // namespace parplan::traces
