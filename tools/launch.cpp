@@ -1,5 +1,6 @@
 #include "tools/launch.hpp"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,7 +28,17 @@ bool on_path(const std::string& program) {
   return false;
 }
 
+volatile std::sig_atomic_t g_signal = 0;
+
+extern "C" void note_signal(int signal) { g_signal = signal; }
+
 [[noreturn]] void become(std::vector<std::string> command) {
+  setpgid(0, 0);
+  // A process in the background that reads the terminal is stopped; ranks read nothing.
+  const int nothing = open("/dev/null", O_RDONLY);
+  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
@@ -53,23 +64,30 @@ int launch_ranks(int ranks, const std::vector<std::string>& arguments) {
   std::vector<std::string> command{"mpirun",    "-n",   std::to_string(ranks),
                                    "--bind-to", "none", own_program()};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  // The terminal sends an interrupt to the whole group: mpirun passes it on and ends in its own
-  // time.
-  struct sigaction ignore {};
-  struct sigaction before {};
-  ignore.sa_handler = SIG_IGN;
-  sigaction(SIGINT, &ignore, &before);
+  // The job has a process group of its own, so that it gets each signal once: from here, wherever
+  // the signal came from.
+  g_signal = 0;
+  struct sigaction note {};
+  note.sa_handler = note_signal;
+  struct sigaction before[2] = {};
+  sigaction(SIGINT, &note, &before[0]);
+  sigaction(SIGTERM, &note, &before[1]);
   const pid_t child = fork();
   if (child < 0) throw HwError(std::string("fork: ") + std::strerror(errno));
-  if (child == 0) {
-    sigaction(SIGINT, &before, nullptr);
-    become(std::move(command));
-  }
+  if (child == 0) become(std::move(command));
+  setpgid(child, child);  // also done by the child; whoever is first
   int status = 0;
+  int passed_on = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) throw HwError(std::string("waitpid: ") + std::strerror(errno));
+    if (g_signal != 0 && passed_on == 0) {
+      passed_on = g_signal;
+      kill(child, passed_on);
+    }
   }
-  sigaction(SIGINT, &before, nullptr);
+  sigaction(SIGINT, &before[0], nullptr);
+  sigaction(SIGTERM, &before[1], nullptr);
+  if (passed_on != 0) return 128 + passed_on;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

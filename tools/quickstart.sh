@@ -53,7 +53,7 @@ say "refitting the cost model to what was measured, and predicting again"
 run calibrate --cluster "$output/machine.json" "$output/measured.json" -o "$output/calibrated.json"
 run simulate "$output/plan.json" --cluster "$output/calibrated.json" --trace "$output/calibrated_prediction.json"
 run compare "$output/predicted.json" "$output/measured.json" --calibrated "$output/calibrated_prediction.json" \
-  --html "$output/report.html"
+  --cluster "$output/machine.json" --html "$output/report.html"
 
 say "done"
 echo "The report: $(realpath "$output/report.html")"

@@ -234,13 +234,15 @@ TEST_CASE("the same input gives the same bytes", "[tools]") {
 }
 
 TEST_CASE("names from files cannot break out of the page", "[tools]") {
-  const std::string evil = "</script><b onload=\"x\">&'\xFF";
+  const std::string markup = "</script><b onload=\"x\">&'";
+  const std::string evil = markup + "\xFF";
   Plan plan = plan_of(make_mlp({}), "pp=2", 64, 1);
-  plan.model.name = plan.cluster_name = "model " + evil;
-  for (Layer& layer : plan.model.layers) layer.name += evil;
-  for (Op& op : plan.model.ops) op.name += evil;
-  for (Value& value : plan.model.values) value.name += evil;
-  for (Parameter& parameter : plan.model.parameters) parameter.name += evil;
+  // A plan is read from JSON, so that its names are UTF-8.
+  plan.model.name = plan.cluster_name = "model " + markup;
+  for (Layer& layer : plan.model.layers) layer.name += markup;
+  for (Op& op : plan.model.ops) op.name += markup;
+  for (Value& value : plan.model.values) value.name += markup;
+  for (Parameter& parameter : plan.model.parameters) parameter.name += markup;
   Case c = case_of(plan);
   c.measured.trace.machine = "machine " + evil;
   Cluster machine = small_machine();

@@ -80,6 +80,8 @@ class Compare : public Command {
     app_.add_option("measured", measured_, "Trace written by 'parplan execute'")->required();
     app_.add_option("--calibrated", calibrated_,
                     "A second prediction, after calibration; shown beside the first");
+    app_.add_option("--cluster", cluster_,
+                    "Machine file or preset behind the first prediction; shown in the report");
     app_.add_option("--html", html_, "Write a self-contained report here");
     add_format_option(app_, format_);
   }
@@ -90,6 +92,8 @@ class Compare : public Command {
     const traces::TraceFile predicted = traces::load_trace(predicted_);
     const traces::TraceFile measured = traces::load_trace(measured_);
     const Comparison c = traces::compare(predicted, measured);
+    std::optional<Cluster> machine;
+    if (!cluster_.empty()) machine = load_cluster_argument(cluster_);
     std::optional<traces::TraceFile> calibrated;
     std::optional<Comparison> after;
     if (!calibrated_.empty()) {
@@ -105,6 +109,13 @@ class Compare : public Command {
       ReportOptions options;
       options.calibrated = calibrated ? &*calibrated : nullptr;
       options.calibrated_comparison = after ? &*after : nullptr;
+      options.predicted_file = predicted_;
+      options.measured_file = measured_;
+      options.calibrated_file = calibrated_;
+      if (machine) {
+        options.machine_file = cluster_;
+        options.machine = &*machine;
+      }
       write_file_atomically(html_, html_report(predicted, measured, c, options));
       if (format_ == OutputFormat::kText) std::cout << "report written to " << html_ << "\n";
     }
@@ -184,6 +195,7 @@ class Compare : public Command {
   std::string predicted_;
   std::string measured_;
   std::string calibrated_;
+  std::string cluster_;
   std::string html_;
   OutputFormat format_ = OutputFormat::kText;
 };

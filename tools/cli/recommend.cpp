@@ -85,7 +85,11 @@ class Recommend : public Command {
     } else {
       print_text(plan, result, cluster);
     }
-    if (!options_.output.empty()) write_plan(plan, options_.output);
+    if (!options_.output.empty()) {
+      write_plan(plan, options_.output);
+      if (format_ == OutputFormat::kText)
+        std::cout << "\nplan written to " << options_.output << "\n";
+    }
     return kSuccess;
   }
 
@@ -123,7 +127,6 @@ class Recommend : public Command {
     }
     std::cout << "\n";
     print_simulation(std::cout, plan, result.best.front().simulation, cluster);
-    if (!options_.output.empty()) std::cout << "\nplan written to " << options_.output << "\n";
   }
 
   static void print_json(const Plan& plan, const SearchResult& result) {

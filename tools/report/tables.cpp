@@ -309,7 +309,7 @@ std::string gap_markup(const Comparisons& c) {
 
 std::string kinds_markup(const Comparisons& c) {
   return error_table(c.first.kinds, c.calibrated != nullptr ? &c.calibrated->kinds : nullptr,
-                     "kind", false, c.first.kinds.size());
+                     "kind", false);
 }
 
 std::string layers_markup(const Comparisons& c) {

@@ -1,0 +1,258 @@
+#!/usr/bin/env bash
+# Drives the program as a user does: cli_test.sh PARPLAN MACHINE_FILE WITH_MPI(ON|OFF)
+set -uo pipefail
+
+parplan=$(realpath "$1")
+[ -x "$parplan" ] || { echo "no program at $1"; exit 1; }
+machine=$(realpath "$2")
+with_mpi=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+export NO_COLOR=1
+
+failures=0
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# run CODE ARGUMENTS...: runs parplan, keeps what it printed in out and err, checks the exit code.
+run() {
+  local expected=$1
+  shift
+  "$parplan" "$@" >out 2>err
+  local code=$?
+  if [ $code -ne "$expected" ]; then
+    fail "parplan $* ended with $code, not $expected"
+    sed 's/^/    /' err | head -20
+  fi
+}
+says() { grep -qF -- "$2" "$1" || { fail "$1 has no '$2'"; sed 's/^/    /' "$1" | head -20; }; }
+made() { [ -s "$1" ] || fail "$1 was not written"; }
+absent() { [ ! -e "$1" ] || fail "$1 is there"; }
+only_files() { # DIRECTORY NAMES: exactly these are in it
+  local there
+  there=$(ls -A "$1" | tr '\n' ' ')
+  [ "$there" = "$2" ] || fail "$1 holds '$there', not '$2'"
+}
+# json FILE KEYS: valid JSON whose members are exactly these, in this order.
+json() {
+  command -v python3 >/dev/null || return 0
+  local keys
+  keys=$(python3 -c 'import json, sys; print(" ".join(json.load(open(sys.argv[1]))))' "$1") ||
+    fail "$1 is no JSON"
+  [ "$keys" = "$2" ] || fail "the keys of $1 are '$keys', not '$2'"
+}
+number() { sed -n "s/^  \"$2\": \\([-0-9.e+]*\\),*\$/\\1/p" "$1"; } # top-level member of JSON output
+check() { awk "BEGIN { exit !($1) }" || fail "$2: $1"; }
+# waits up to SECONDS for PID to end; its code is in `code`, 999 when it still runs
+ended_within() {
+  local i
+  code=999
+  for ((i = 0; i < $1 * 10; i++)); do
+    if ! kill -0 "$2" 2>/dev/null; then
+      wait "$2"
+      code=$?
+      return
+    fi
+    sleep 0.1
+  done
+  kill -KILL -- "-$2"
+  wait "$2"
+}
+children() { cat "/proc/$1/task/$1/children" 2>/dev/null; }
+
+simulation_keys="format version layout ranks step_time_s positions_per_s peak_memory_bytes time_from positions"
+tiny=(--model gpt2-tiny --global-batch 16 --samples 256)
+
+echo "== help, version, presets"
+run 0 --version
+says out "parplan "
+for command in recommend plan simulate execute profile calibrate compare presets; do
+  run 0 "$command" --help
+  says out "Example"
+done
+run 0 presets
+says out gpt2-tiny
+says out dgx-h100
+run 0 presets --format json
+json out "format version models clusters"
+
+echo "== plan, simulate"
+run 0 plan "${tiny[@]}" --cluster "$machine" --layout single -o one.json
+says out "step time"
+made one.json
+run 0 plan "${tiny[@]}" --cluster "$machine" --layout dp=2 -o two.json --format json
+json out "$simulation_keys"
+run 0 simulate one.json --cluster "$machine" --trace predicted1.json
+run 0 simulate two.json --cluster "$machine" --trace predicted2.json --format json
+json out "$simulation_keys"
+json predicted2.json "displayTimeUnit traceEvents parplan"
+before=$(number out step_time_s)
+cp two.json again.json
+run 0 plan "${tiny[@]}" --cluster "$machine" --layout dp=2 -o two.json
+cmp -s two.json again.json || fail "the same plan gives another file"
+
+echo "== recommend"
+run 0 recommend --model gpt2 --cluster dgx-h100 --global-batch 32 --top 2 -o best.json --format json
+json out "format version considered simulated pruned layouts dropped"
+run 0 simulate best.json
+says out dgx-h100
+run 0 recommend "${tiny[@]}" --cluster "$machine" --ranks 2 --pin pp=2
+says out "recommended: pp=2"
+
+echo "== execute, compare, calibrate"
+run 0 execute one.json --steps 3 --trace measured1.json
+says out "3"
+made measured1.json
+run 0 compare predicted1.json measured1.json --html one.html
+says out "the gap"
+says one.html "</html>"
+pair=1
+if [ "$with_mpi" = ON ]; then
+  pair=2
+  run 0 execute two.json --steps 4 --trace measured2.json --format json
+  json out "format version layout ranks steps interrupted step_time_s losses step_times_s ranks_memory"
+else
+  cp one.json two.json
+  cp predicted1.json predicted2.json
+  before=$(run 0 simulate one.json --cluster "$machine" --format json && number out step_time_s)
+  run 0 execute two.json --steps 4 --trace measured2.json --format json
+fi
+measured=$(number out step_time_s)
+run 0 compare predicted2.json measured2.json --html two.html --format json
+json out "format version predicted_step_s measured_step_s relative_error measured_spread gap steps \
+kinds layers operations predicted_ranks measured_ranks memory only_predicted only_measured"
+says out '"only_predicted": []'
+says out '"only_measured": []'
+made two.html
+run 0 calibrate --cluster "$machine" measured1.json measured2.json -o calibrated.json --format json
+json out "format version events new_shapes refitted_shapes new_transfers refitted_transfers factors"
+run 0 simulate two.json --cluster calibrated.json --trace after.json --format json
+after=$(number out step_time_s)
+# The machine file promises far more than any core has; the fit must come near what was measured.
+check "$before * 5 < $measured" "the machine file is too slow to tell anything"
+check "$after > $measured / 2 && $after < $measured * 2" "calibration missed the measured step"
+run 0 compare predicted2.json measured2.json --calibrated after.json --cluster "$machine" --html after.html
+says out "after calibration"
+
+echo "== bad input"
+run 2
+run 2 plan --model gpt2-tin --cluster "$machine" --global-batch 16 --layout single
+says err "did you mean"
+run 2 plan "${tiny[@]}" --cluster dgx-h10 --layout single
+says err "did you mean"
+run 2 plan "${tiny[@]}" --cluster "$machine" --layout single --no-such-flag
+says err "no-such-flag"
+run 2 plan "${tiny[@]}" --cluster "$machine" --layout microbatches=3
+says err "try"
+says err "3"
+run 2 plan "${tiny[@]}" --cluster "$machine" --layout dp=4
+says err "needs 4 ranks"
+run 2 plan "${tiny[@]}" --cluster "$machine" --layout dq=2
+says err "dq"
+printf '{\n  "format": "parplan/plan",\n  "version": 1,\n  oops\n}\n' >broken.json
+run 2 simulate broken.json --cluster "$machine"
+says err "broken.json:4"
+sed 's/"global_batch"/"globel_batch"/' one.json >misspelt.json
+run 2 simulate misspelt.json --cluster "$machine"
+says err "global_batch"
+run 2 simulate one.json --cluster two.json
+says err "two.json"
+run 2 simulate one.json
+says err "--cluster"
+run 2 simulate missing.json --cluster "$machine"
+says err "missing.json"
+head -c 5000 measured2.json >short.json
+run 2 compare predicted2.json short.json
+says err "short.json"
+run 2 compare predicted1.json two.json
+says err "two.json"
+run 2 compare measured2.json predicted2.json
+says err "PREDICTED"
+run 2 calibrate --cluster "$machine" predicted1.json -o never.json
+says err "predicted1.json"
+absent never.json
+run 2 execute one.json --device cuda
+says err "cuda"
+run 2 execute one.json --steps 0
+run 0 plan "${tiny[@]}" --cluster "$machine" --layout microbatches=2 -o other.json
+run 0 simulate other.json --cluster "$machine" --trace other-predicted.json
+run 2 compare other-predicted.json measured1.json --html never.html
+says err "different plans"
+absent never.html
+
+echo "== nothing fits, one device"
+sed 's/"memory_bytes": 8000000000/"memory_bytes": 1000000/' "$machine" >small.json
+run 3 recommend "${tiny[@]}" --cluster small.json -o never.json
+says err "no layout fits"
+absent never.json
+run 3 simulate one.json --cluster small.json
+says out "does not fit"
+sed 's/"devices_per_node": 2/"devices_per_node": 1/' "$machine" >single.json
+run 0 recommend "${tiny[@]}" --cluster single.json -o only.json
+says out "on 1 of 1 devices"
+made only.json
+run 2 plan "${tiny[@]}" --cluster single.json --layout dp=2
+says err "needs 2 ranks"
+
+echo "== output that cannot be written"
+mkdir occupied
+mkdir occupied/taken
+echo "before" >occupied/old
+for target in missing/plan.json occupied/taken /dev/full; do
+  run 2 plan "${tiny[@]}" --cluster "$machine" --layout single -o $target
+  says err "$target"
+  run 2 simulate one.json --cluster "$machine" --trace $target
+  says err "$target"
+  run 2 compare predicted1.json measured1.json --html $target
+  says err "$target"
+done
+run 2 execute one.json --steps 1 --trace missing/trace.json
+says err "missing"
+run 2 calibrate --cluster "$machine" short.json -o occupied/old
+[ "$(cat occupied/old)" = before ] || fail "a failed command changed occupied/old"
+only_files occupied "old taken "
+only_files occupied/taken ""
+
+# Each job in a process group of its own, as a shell gives one to what it starts.
+set -m
+interrupt() { # PLAN TRACE
+  "$parplan" execute "$1" --steps 1000000 --trace "$2" >out 2>err &
+  local job=$!
+  sleep 3
+  kill -INT -- "-$job"
+  ended_within 10 $job
+  [ $code -eq 130 ] || fail "an interrupted run of $1 ended with $code, not 130"
+  says out "(interrupted)"
+  says out "loss"
+  made "$2"
+  run 0 calibrate --cluster "$machine" "$2" -o interrupted.json
+}
+echo "== interrupt"
+interrupt one.json stopped1.json
+if [ "$with_mpi" = ON ]; then
+  interrupt two.json stopped2.json
+
+  echo "== a rank dies"
+  "$parplan" execute two.json --steps 1000000 --trace died.json >out 2>err &
+  job=$!
+  sleep 3
+  launcher=$(children $job)
+  ranks=$(children ${launcher:-0})
+  if [ "$(echo $ranks | wc -w)" -eq 2 ]; then
+    kill -KILL "${ranks##* }" 2>/dev/null || kill -KILL $(echo $ranks | cut -d' ' -f2)
+    ended_within 10 $job
+    [ $code -ne 0 ] && [ $code -ne 999 ] || fail "a job whose rank died ended with $code"
+    cat out err | grep -qi "rank 1" || fail "the message does not name the rank that died"
+  else
+    fail "expected two ranks below the launcher, found '$ranks'"
+    kill -KILL -- -$job
+  fi
+  absent died.json
+fi
+set +m
+
+[ $failures -eq 0 ] && echo "all passed"
+exit $((failures != 0))
