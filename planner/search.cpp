@@ -76,12 +76,14 @@ class Search {
 
  private:
   void work() {
+    // The model is large: one copy per worker, not per layout.
+    Plan plan{request_.model, request_.workload, {}, request_.stack, {}, {}, {}};
     while (true) {
       const std::size_t i = next_.fetch_add(1);
       if (i >= layouts_.size()) return;
       if (interrupt_ != nullptr && interrupt_->load()) return;
       try {
-        consider(layouts_[i]);
+        consider(layouts_[i], plan);
       } catch (...) {
         const std::lock_guard lock(mutex_);
         if (!failure_) failure_ = std::current_exception();
@@ -96,7 +98,8 @@ class Search {
     }
   }
 
-  void consider(Layout layout) {
+  /// `plan`: the worker's own, which gets the layout.
+  void consider(const Layout& layout, Plan& plan) {
     const std::vector<Refusal> refusals = check_layout(request_.model, request_.workload, layout);
     if (!refusals.empty()) {
       const std::lock_guard lock(mutex_);
@@ -111,10 +114,8 @@ class Search {
       ++result_.pruned;
       return;
     }
-    layout = placed(layout);
-    const Plan plan{request_.model, request_.workload, layout, request_.stack, {}, {}, {}};
-    Candidate candidate{layout, sim::simulate(plan, lower(plan), costs_, {.trace = false})};
-    insert(std::move(candidate));
+    plan.layout = placed(layout);
+    insert({plan.layout, sim::simulate(plan, lower(plan), costs_, {.trace = false})});
   }
 
   Layout placed(const Layout& layout) {

@@ -10,8 +10,6 @@
 namespace parplan::sim {
 namespace {
 
-constexpr std::size_t index(StepKind kind) { return static_cast<std::size_t>(kind); }
-
 /// Where registers and durations lie. A register name (clock 0, forward arrival 1, ...) is a region
 /// with a lane for each stage and one for the nowhere on either side. Stages whose numbers differ
 /// by `stride` are neighbours: in the steady state of 1f1b every other stage does the same thing at
@@ -39,10 +37,10 @@ class LaneLayout {
   }
   /// Durations: forward, backward steps by stage; forward, backward transfers by receiver.
   std::uint32_t step_duration(StepKind kind, int stage) const {
-    return slot(static_cast<int>(index(kind)), stage);
+    return slot(static_cast<int>(index_of(kind)), stage);
   }
   std::uint32_t transfer_duration(StepKind kind, int receiver) const {
-    return slot(2 + static_cast<int>(index(kind)), receiver);
+    return slot(2 + static_cast<int>(index_of(kind)), receiver);
   }
 
  private:
@@ -138,11 +136,6 @@ LaneLayout best_layout(const PipelineTrace& trace) {
   return {trace, best_stride};
 }
 
-/// `values` at a boundary, where empty means none.
-std::int64_t at(const std::vector<std::int64_t>& values, std::size_t boundary) {
-  return values.empty() ? 0 : values[boundary];
-}
-
 }  // namespace
 
 PipelineClosedForm::PipelineClosedForm(PipelineSchedule schedule, int stages, int microbatches,
@@ -179,10 +172,10 @@ void PipelineClosedForm::fill_durations(const PipelineTimes& times,
     backward[lane_[i]] = times.backward_ps[i];
   }
   for (std::size_t i = 0; i + 1 < stages_; ++i) {  // boundary between i and i + 1
-    forward[lane_[i]] += at(times.activation_send_ps, i);
-    forward[lane_[i + 1]] += at(times.activation_receive_ps, i);
-    backward[lane_[i + 1]] += at(times.gradient_send_ps, i);
-    backward[lane_[i]] += at(times.gradient_receive_ps, i);
+    forward[lane_[i]] += at_boundary(times.activation_send_ps, i);
+    forward[lane_[i + 1]] += at_boundary(times.activation_receive_ps, i);
+    backward[lane_[i + 1]] += at_boundary(times.gradient_send_ps, i);
+    backward[lane_[i]] += at_boundary(times.gradient_receive_ps, i);
     activation[lane_[i + 1]] = times.activation_transfer_ps[i];
     gradient[lane_[i]] = times.gradient_transfer_ps[i];
   }

@@ -108,11 +108,6 @@ class Generator {
   std::vector<std::vector<TaskIndex>> arrivals_up_, arrivals_down_;  // [stage][microbatch]
 };
 
-/// `values` at a boundary, where empty means none.
-std::int64_t at(const std::vector<std::int64_t>& values, std::size_t boundary) {
-  return values.empty() ? 0 : values[boundary];
-}
-
 std::int64_t duration(const PipelineTask& task, const PipelineTimes& times) {
   const auto stage = static_cast<std::size_t>(task.stage);
   const bool up = task.step.kind == StepKind::kForward;
@@ -120,9 +115,11 @@ std::int64_t duration(const PipelineTask& task, const PipelineTimes& times) {
     case Part::kCompute:
       return (up ? times.forward_ps : times.backward_ps)[stage];
     case Part::kReceive:
-      return up ? at(times.activation_receive_ps, stage - 1) : at(times.gradient_receive_ps, stage);
+      return up ? at_boundary(times.activation_receive_ps, stage - 1)
+                : at_boundary(times.gradient_receive_ps, stage);
     case Part::kSend:
-      return up ? at(times.activation_send_ps, stage) : at(times.gradient_send_ps, stage - 1);
+      return up ? at_boundary(times.activation_send_ps, stage)
+                : at_boundary(times.gradient_send_ps, stage - 1);
     case Part::kTransfer:
       return up ? times.activation_transfer_ps[stage] : times.gradient_transfer_ps[stage - 1];
   }

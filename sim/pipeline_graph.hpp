@@ -44,6 +44,12 @@ struct PipelineTimes {
   [[nodiscard]] std::size_t stages() const { return forward_ps.size(); }
 };
 
+/// `values` of PipelineTimes at a boundary; 0 where they are empty.
+[[nodiscard]] inline std::int64_t at_boundary(const std::vector<std::int64_t>& values,
+                                              std::size_t boundary) {
+  return values.empty() ? 0 : values[boundary];
+}
+
 /// Throws InternalError unless `times` has the array sizes above for `stages` and no negative
 /// entry.
 void check_pipeline_times(const PipelineTimes& times, std::size_t stages);

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "sim/core/pipeline_schedule.hpp"
 
 namespace parplan::sim {
+
+/// For arrays by kind.
+constexpr std::size_t index_of(StepKind kind) { return static_cast<std::size_t>(kind); }
 
 /// A stretch of a stage's order: `steps` in a row, `repeat` >= 1 times.
 struct OrderPiece {

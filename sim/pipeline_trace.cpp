@@ -11,7 +11,6 @@ namespace parplan::sim {
 namespace {
 
 constexpr std::array<StepKind, 2> kKinds{StepKind::kForward, StepKind::kBackward};
-constexpr std::size_t index(StepKind kind) { return static_cast<std::size_t>(kind); }
 
 /// The steps of one stage, unfolded on demand.
 class StageSteps {
@@ -154,12 +153,12 @@ class Tracer {
   bool is_stage(int stage) const { return stage >= 0 && stage < stages_; }
   std::int64_t done(int stage) const { return at_.done[s(stage)]; }
   std::int64_t transferred(StepKind kind, int receiver) const {
-    return at_.transferred[index(kind)][s(receiver)];
+    return at_.transferred[index_of(kind)][s(receiver)];
   }
   std::int64_t used(StepKind kind, int receiver) const {
-    return at_.used[index(kind)][s(receiver)];
+    return at_.used[index_of(kind)][s(receiver)];
   }
-  std::int64_t sent(StepKind kind, int sender) const { return at_.sent[index(kind)][s(sender)]; }
+  std::int64_t sent(StepKind kind, int sender) const { return at_.sent[index_of(kind)][s(sender)]; }
   /// The stage from which a step of `kind` on `stage` receives.
   static int sender_to(StepKind kind, int stage) {
     return kind == StepKind::kForward ? stage - 1 : stage + 1;
@@ -216,18 +215,18 @@ class Tracer {
     step.kind = kind;
     step.from_clock = static_cast<int>((k + overlap_ - 1) % overlap_);
     step.to_clock = static_cast<int>(k % overlap_);
-    step.arrival = static_cast<int>(used(kind, stage) % depth_[index(kind)]);
+    step.arrival = static_cast<int>(used(kind, stage) % depth_[index_of(kind)]);
     if (holds_ && k >= overlap_) {
       const StepKind out = steps_[s(stage)].kind(k - overlap_);
       int arrival = 0;  // where nobody receives, the register stays 0 and does not matter
       if (is_stage(receiver_of(out, stage))) {
         arrival = static_cast<int>((sent(out, stage) - recent_sends(out, stage) - 1) %
-                                   depth_[index(out)]);
+                                   depth_[index_of(out)]);
       }
       step.handed_over = TraceStep::HandedOver{out, arrival};
     }
-    if (is_stage(sender_to(kind, stage))) ++at_.used[index(kind)][s(stage)];
-    if (is_stage(receiver_of(kind, stage))) ++at_.sent[index(kind)][s(stage)];
+    if (is_stage(sender_to(kind, stage))) ++at_.used[index_of(kind)][s(stage)];
+    if (is_stage(receiver_of(kind, stage))) ++at_.sent[index_of(kind)][s(stage)];
     ++at_.done[s(stage)];
     return step;
   }
@@ -257,13 +256,13 @@ class Tracer {
         free = std::min(free, sent(kind, sender) - steps.count(kind, begin, done(sender)));
       }
     }
-    return transferred(kind, receiver) < free + depth_[index(kind)];
+    return transferred(kind, receiver) < free + depth_[index_of(kind)];
   }
 
   TraceTransfer transfer(StepKind kind, int sender) {
     const int receiver = receiver_of(kind, sender);
     const std::int64_t number = transferred(kind, receiver);
-    const std::int64_t depth = depth_[index(kind)];
+    const std::int64_t depth = depth_[index_of(kind)];
     TraceTransfer transfer;
     transfer.sender = sender;
     transfer.kind = kind;
@@ -281,7 +280,7 @@ class Tracer {
       }
       transfer.receiver_clock = static_cast<int>(into % overlap_);
     }
-    ++at_.transferred[index(kind)][s(receiver)];
+    ++at_.transferred[index_of(kind)][s(receiver)];
     return transfer;
   }
 
@@ -301,7 +300,7 @@ class Tracer {
                                std::min<std::int64_t>(place.round, 2), k % overlap_});
       }
       for (const StepKind kind : kKinds) {
-        key.push_back(used(kind, stage) % depth_[index(kind)]);
+        key.push_back(used(kind, stage) % depth_[index_of(kind)]);
         key.push_back(transferred(kind, stage) - used(kind, stage));
         const int receiver = receiver_of(kind, stage);
         if (is_stage(receiver)) key.push_back(sent(kind, stage) - transferred(kind, receiver));
@@ -356,7 +355,7 @@ PipelineTrace trace_pipeline(const PipelineOrder& order, TransferMode mode) {
     if (auto trace = tracer.run()) return *std::move(trace);
     const auto kind = tracer.kind_without_room();
     if (!kind) throw InputError("the schedule deadlocks: " + tracer.who_is_stuck() + ".");
-    depth[index(*kind)] *= 2;
+    depth[index_of(*kind)] *= 2;
   }
 }
 

@@ -14,8 +14,6 @@ namespace {
 
 /// Fewer events of one size than this may be an accident.
 constexpr std::size_t kLeastEvents = 3;
-/// Messages up to this size carry their own announcement: there is no arrival apart from the data.
-constexpr std::int64_t kEagerBytes = 2048;
 constexpr const char* kOverlappedKey = "overlapped/all_reduce";
 
 /// A collective as its ranks' events show it.
@@ -57,7 +55,7 @@ void TransferEvidence::add(const TraceFile& file, const Program& program) {
       add_gradients_after_backward(file, layout);
     }
   }
-  if (layout.pp * layout.mp > 1) add_receives(file, layout);
+  if (layout.pp * layout.mp > 1) add_point_to_point(file, layout);
 }
 
 void TransferEvidence::add_tensor_collectives(const TraceFile& file, const Layout& layout) {
@@ -85,28 +83,28 @@ void TransferEvidence::add_tensor_collectives(const TraceFile& file, const Layou
 }
 
 void TransferEvidence::add_gradients_after_backward(const TraceFile& file, const Layout& layout) {
-  std::map<std::tuple<int, int, std::int32_t, std::uint64_t>, Meeting> meetings;
+  struct Train {
+    Meeting whole;
+    Bytes bytes;
+    int buckets = 0;
+  };
+  std::map<std::tuple<int, int, std::int32_t>, Train> trains;
   for (const TraceEvent& e : file.trace.events) {
     if (!reduces_gradients(e)) continue;
     const MeshCoordinates where = coordinates_of(e.rank, layout);
-    meetings[{where.position, where.tensor, e.step, e.key.packed}].join(e);
-  }
-  // All are posted together and go one after another.
-  std::map<std::tuple<int, int, std::int32_t>, std::vector<Meeting>> steps;
-  for (const auto& [name, meeting] : meetings) {
-    const auto& [position, tensor, step, key] = name;
-    if (meeting.ranks == layout.dp) steps[{position, tensor, step}].push_back(meeting);
-  }
-  for (auto& [name, queue] : steps) {
-    std::sort(queue.begin(), queue.end(),
-              [](const Meeting& a, const Meeting& b) { return a.last_end < b.last_end; });
-    Picoseconds free = queue.front().last_start;
-    for (const Meeting& meeting : queue) {
-      const Picoseconds start = std::max(meeting.last_start, free);
-      note({CollectiveKind::kAllReduce, layout.dp, meeting.bytes},
-           to_seconds(meeting.last_end - start).value, meeting.ranks);
-      free = meeting.last_end;
+    Train& train = trains[{where.position, where.tensor, e.step}];
+    train.whole.join(e);
+    if (where.replica == 0) {
+      train.bytes += e.bytes;
+      ++train.buckets;
     }
+  }
+  for (const auto& [name, train] : trains) {
+    if (train.buckets == 0 || train.whole.ranks != train.buckets * layout.dp) continue;
+    // Buckets are under way together, so that only their mean is known.
+    note({CollectiveKind::kAllReduce, layout.dp, Bytes{train.bytes.value / train.buckets}},
+         to_seconds(train.whole.last_end - train.whole.last_start).value / train.buckets,
+         train.whole.ranks);
   }
 }
 
@@ -121,16 +119,34 @@ void TransferEvidence::add_gradients_beside_backward(const TraceFile& file, cons
   }
 }
 
-void TransferEvidence::add_receives(const TraceFile& file, const Layout& layout) {
+void TransferEvidence::add_point_to_point(const TraceFile& file, const Layout& layout) {
   const bool one_node =
       sim::span_of_positions(layout, machine_, 0, layout.pp * layout.mp - 1) == sim::Span::kOneNode;
   if (!one_node) return;
+  struct Message {
+    const TraceEvent* send = nullptr;
+    const TraceEvent* receive = nullptr;
+    int events = 0;
+  };
+  using Name = std::tuple<bool, std::int32_t, std::uint32_t, std::uint32_t, int, int>;
+  std::map<Name, Message> messages;
   for (const TraceEvent& e : file.trace.events) {
     const Phase phase = e.key.phase();
     const bool receives = phase == Phase::kReceiveActivation || phase == Phase::kReceiveGradient;
-    if (e.stream == Stream::kCompute || !receives || e.bytes.value <= kEagerBytes) continue;
-    note({CollectiveKind::kSendReceive, 2, e.bytes}, to_seconds(e.end - e.start - e.waiting).value,
-         1);
+    const bool sends = phase == Phase::kSendActivation || phase == Phase::kSendGradient;
+    if (e.stream == Stream::kCompute || !(sends || receives)) continue;
+    const bool gradient = phase == Phase::kReceiveGradient || phase == Phase::kSendGradient;
+    const MeshCoordinates where = coordinates_of(e.rank, layout);
+    Message& message =
+        messages[{gradient, e.step, e.key.op(), e.key.microbatch(), where.replica, where.tensor}];
+    (sends ? message.send : message.receive) = &e;
+    ++message.events;
+  }
+  for (const auto& [name, m] : messages) {
+    // A value that several positions need has more events, and who met whom is not known.
+    if (m.events != 2 || m.send == nullptr || m.receive == nullptr) continue;
+    note({CollectiveKind::kSendReceive, 2, m.receive->bytes},
+         to_seconds(m.receive->end - std::max(m.send->start, m.receive->start)).value, 2);
   }
 }
 

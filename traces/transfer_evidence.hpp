@@ -16,9 +16,10 @@ namespace parplan::traces {
 ///
 /// - Collectives for which all ranks stop (of tensor parallelism; of gradients when they are not
 ///   reduced beside backward): from the arrival of the last rank to the end on the last rank, mean
-///   without the slowest tenth. They become `in_situ` samples.
-/// - Transfers between positions: from the arrival of the sender to completion, lower quartile,
-///   since a receiver that computes meanwhile only looks now and then. Also `in_situ` samples.
+///   without the slowest tenth. They become `in_situ` samples. Buckets that are reduced together
+///   count as so many of their mean size.
+/// - Transfers between positions: from the time both sides have come to it to completion, lower
+///   quartile, since a receiver that computes meanwhile only looks now and then. Also `in_situ`.
 /// - Gradients reduced beside backward: the lower quartile of measured over modelled time becomes
 ///   the factor "overlapped/all_reduce".
 class TransferEvidence {
@@ -46,7 +47,7 @@ class TransferEvidence {
   void add_tensor_collectives(const TraceFile& file, const Layout& layout);
   void add_gradients_after_backward(const TraceFile& file, const Layout& layout);
   void add_gradients_beside_backward(const TraceFile& file, const Layout& layout);
-  void add_receives(const TraceFile& file, const Layout& layout);
+  void add_point_to_point(const TraceFile& file, const Layout& layout);
   void note(const Size& size, double seconds, std::int64_t events);
 
   const Cluster& machine_;

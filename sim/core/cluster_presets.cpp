@@ -47,11 +47,11 @@ constexpr std::array kSheets{
           50e9},
 };
 
-constexpr std::array kPresets{kSheets[0].preset, kSheets[1].preset, kSheets[2].preset};
+constexpr std::array kClusterPresets{kSheets[0].preset, kSheets[1].preset, kSheets[2].preset};
 
 }  // namespace
 
-std::span<const ClusterPreset> cluster_presets() { return kPresets; }
+std::span<const ClusterPreset> cluster_presets() { return kClusterPresets; }
 
 std::optional<Cluster> make_cluster_preset(std::string_view name, int nodes) {
   for (const Sheet& sheet : kSheets) {

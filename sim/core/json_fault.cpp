@@ -14,8 +14,6 @@
 namespace parplan {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-constexpr std::string_view kSpace = " \t\n\r";
 constexpr std::string_view kDelimiters = " \t\n\r,:{}[]\"";
 constexpr std::size_t kShownBytes = 24;
 
@@ -86,7 +84,7 @@ class FaultFinder {
     return true;
   }
   void skip_space() {
-    position_ = std::min(text_.find_first_not_of(kSpace, position_), text_.size());
+    position_ = std::min(text_.find_first_not_of(kJsonSpace, position_), text_.size());
   }
 
   [[noreturn]] static void fail(std::size_t offset, std::string message) {

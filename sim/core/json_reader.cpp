@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kShownBytes = 40;
+constexpr std::size_t kShownValueBytes = 40;
 
 /// Extends `path`, which leads to `from`, to `target` if it lies inside; a value is known by its
 /// address.
@@ -72,8 +72,8 @@ std::string describe(const NumberRange& range) {
 /// Escaped as in JSON, so that no key can play tricks with the terminal.
 std::string quoted_key(std::string_view key) {
   const std::string escaped = quoted_text(key);
-  return "'" + shortened(std::string_view(escaped).substr(1, escaped.size() - 2), kShownBytes) +
-         "'";
+  return "'" +
+         shortened(std::string_view(escaped).substr(1, escaped.size() - 2), kShownValueBytes) + "'";
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ std::string JsonElement::found() const {
   // As it is written, since the value may have lost digits.
   const JsonSpan span = locate(document_->text(), path_to(*document_, value_));
   const auto raw = std::string_view(document_->text()).substr(span.begin, span.end - span.begin);
-  return shortened(raw, kShownBytes);
+  return shortened(raw, kShownValueBytes);
 }
 
 const std::string& JsonElement::string() const {

@@ -8,9 +8,6 @@
 namespace parplan {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-constexpr std::string_view kSpace = " \t\n\r";
-
 bool is_identifier(std::string_view name) {
   const auto is_letter = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -49,7 +46,7 @@ class Locator {
     return text_[position_];
   }
   void skip_space() {
-    position_ = std::min(text_.find_first_not_of(kSpace, position_), text_.size());
+    position_ = std::min(text_.find_first_not_of(kJsonSpace, position_), text_.size());
   }
   void skip_string() {
     for (++position_; peek() != '"'; ++position_) {
@@ -70,7 +67,7 @@ class Locator {
       } else if (c == '}' || c == ']') {
         --open;
         ++position_;
-      } else if (c == ',' || c == ':' || kSpace.find(c) != std::string_view::npos) {
+      } else if (c == ',' || c == ':' || kJsonSpace.find(c) != std::string_view::npos) {
         ++position_;
       } else {
         position_ = std::min(text_.find_first_of(",:]} \t\n\r", position_), text_.size());

@@ -12,6 +12,10 @@ namespace parplan {
 /// Arrays and objects inside one another; more is refused, so that no file exhausts the stack.
 inline constexpr std::size_t kMaxJsonDepth = 200;
 
+/// What some editors put in front of UTF-8 text, and the white space of JSON.
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+inline constexpr std::string_view kJsonSpace = " \t\n\r";
+
 /// A way from the root of a document: member names and array indices.
 using JsonPath = std::vector<std::variant<std::string, std::size_t>>;
 

@@ -267,7 +267,7 @@ CausalDecoderSpec with_dropout(CausalDecoderSpec spec, Dropout dropout) {
   return spec;
 }
 
-constexpr std::array kPresets{
+constexpr std::array kModelPresets{
     ModelPreset{"seed-mlp", "784-256-10 perceptron", 128, 1, 1},
     ModelPreset{"seed-transformer", "8 post-norm decoder layers of width 512, 43.9 M parameters",
                 32, 128, 1},
@@ -338,7 +338,7 @@ InitializerSet linear_defaults(std::int64_t in) {
 
 }  // namespace
 
-std::span<const ModelPreset> model_presets() { return kPresets; }
+std::span<const ModelPreset> model_presets() { return kModelPresets; }
 
 std::optional<Model> make_preset(std::string_view name, std::optional<double> dropout) {
   if (name == "seed-mlp") {
@@ -369,7 +369,7 @@ std::optional<Model> make_preset(std::string_view name, std::optional<double> dr
     model.name = name;
     return model;
   }
-  for (const ModelPreset& preset : kPresets) {
+  for (const ModelPreset& preset : kModelPresets) {
     if (preset.name != name) continue;
     return name.starts_with("gpt2") ? make_gpt2(name, dropout) : make_llama(name, dropout);
   }

@@ -18,7 +18,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-bool has(const std::string& text, const std::string& part) {
+bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("a small pipeline is drawn as written here", "[tools]") {
 TEST_CASE("equal neighbouring layers are one node, two are not", "[tools]") {
   const std::string five = plan_dot(plan_of(small_decoder(5, false), "single", 4, 8));
   CHECK(count_of(five, "class=\"layer group\"") == 1);
-  CHECK(has(five, "5 layers of "));
+  CHECK(contains(five, "5 layers of "));
   const std::string two = plan_dot(plan_of(small_decoder(2, false), "single", 4, 8));
   CHECK(count_of(two, "class=\"layer group\"") == 0);
 }
@@ -96,9 +96,9 @@ TEST_CASE("tied parameters and tensor collectives are shown", "[tools]") {
       plan_dot(plan_of(small_decoder(2, true), "tp=2,pp=2,microbatches=2", 4, 8));
   CHECK(count_of(dot, "class=\"tied\"") == 1);
   CHECK(count_of(dot, "\\ntp: ") == 2);
-  CHECK(has(dot,
-            "stage 1: ranks 2\xE2\x80\x93"
-            "3, tp 2"));
+  CHECK(contains(dot,
+                 "stage 1: ranks 2\xE2\x80\x93"
+                 "3, tp 2"));
 }
 
 TEST_CASE("every consumer's device gets its edge under model parallelism", "[tools]") {
@@ -109,12 +109,12 @@ TEST_CASE("every consumer's device gets its edge under model parallelism", "[too
   }
   const std::string dot = plan_dot(plan_of(model, devices, 4, 16));
   CHECK(count_of(dot, "class=\"position\"") == 2);
-  CHECK(has(dot, "device 0: rank 0"));
+  CHECK(contains(dot, "device 0: rank 0"));
   CHECK(count_of(dot, "class=\"transfer\"") >= 1);
 }
 
 TEST_CASE("names with quotes, backslashes and broken UTF-8 stay inside their strings", "[tools]") {
   Plan plan = plan_of(small_decoder(2, false), "single", 4, 8);
   plan.model.layers[0].name = "a\"b\\c\xFF";
-  CHECK(has(plan_dot(plan), "label=\"a\\\"b\\\\c\xEF\xBF\xBD\\n"));
+  CHECK(contains(plan_dot(plan), "label=\"a\\\"b\\\\c\xEF\xBF\xBD\\n"));
 }

@@ -93,6 +93,7 @@ class Profile : public Command {
     Cluster cluster = base(ranks);
     {
       const auto world = hw::open_single_world();
+      cluster.device.process_bytes = bare_process_bytes(*world);
       measure_operations(*world, cluster, 1);
       world->finish();
     }
@@ -133,7 +134,6 @@ class Profile : public Command {
     }
     std::optional<ProgressLine> line;
     if (world.rank() == 0) line.emplace();
-    std::optional<Bytes> process;
     for (std::size_t i = 0; i < plans.size(); ++i) {
       if (line) {
         line->update(std::to_string(replicas) + (replicas == 1 ? " rank: " : " ranks: ") +
@@ -145,7 +145,6 @@ class Profile : public Command {
       options.trace_steps = plans[i].steps;
       hw::RunResult result = hw::run_plan(world, plans[i].plan, options);
       if (world.rank() != 0) continue;
-      if (!process) process = overhead_bytes(plans[i].plan, result);
       named.push_back({plans[i].name, {std::move(result.trace), plans[i].plan}});
     }
     if (world.rank() != 0) return;
@@ -153,16 +152,15 @@ class Profile : public Command {
     cluster = traces::calibrate(cluster, named, &summary);
     cluster.calibration.clear();
     cluster.provenance.fitted_from.clear();
-    if (replicas == 1) {
-      cluster.device.process_bytes = process.value_or(Bytes{});
-    } else {
-      cluster.device.transport_bytes = process.value_or(Bytes{});
-    }
   }
 
-  /// What a rank's process holds beside tensors and data. Asked of the first run only: later ones
-  /// find what earlier ones left behind.
-  static Bytes overhead_bytes(const Plan& plan, const hw::RunResult& result) {
+  /// What a rank's process holds beside tensors and data. Runs the smallest plan; to be asked of a
+  /// process that has run nothing yet, since later runs find what earlier ones left behind.
+  Bytes bare_process_bytes(hw::World& world) const {
+    const Plan plan = micro_plans(precision(), world.size()).front().plan;
+    hw::RunOptions options;
+    options.steps = 2;
+    const hw::RunResult result = hw::run_plan(world, plan, options);
     const Program program = lower(plan);
     const Bytes inputs = resident_input_bytes(program.classes.front(), plan.model, plan.workload);
     Bytes most{};
@@ -178,6 +176,8 @@ class Profile : public Command {
     if (const auto* none = std::get_if<hw::Unavailable>(&opened)) throw HwError(none->reason);
     hw::World& world = *std::get<std::unique_ptr<hw::World>>(opened);
     Cluster cluster = base(world.size());
+    // Before anything else has left its memory behind.
+    cluster.device.transport_bytes = bare_process_bytes(world);
     hw::CommBenchOptions options;
     options.bytes = hw::default_comm_sizes();
     if (quick_) options.time_per_point = Seconds{0.01};

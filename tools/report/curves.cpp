@@ -10,7 +10,7 @@
 namespace parplan::tools {
 namespace {
 
-constexpr double kWidth = 560.0;
+constexpr double kCurveWidth = 560.0;
 constexpr double kHeight = 220.0;
 constexpr double kLeft = 58.0;
 constexpr double kRight = 10.0;
@@ -21,7 +21,7 @@ struct Frame {
   double x_low = 0.0, x_high = 1.0, y_low = 0.0, y_high = 1.0;
 
   double x(double value) const {
-    return kLeft + (value - x_low) / (x_high - x_low) * (kWidth - kLeft - kRight);
+    return kLeft + (value - x_low) / (x_high - x_low) * (kCurveWidth - kLeft - kRight);
   }
   double y(double value) const {
     return kHeight - kBottom - (value - y_low) / (y_high - y_low) * (kHeight - kTop - kBottom);
@@ -39,8 +39,8 @@ std::string frame_markup(const Frame& frame, const CurveAxes& axes) {
   for (const double tick : nice_ticks(frame.y_low, frame.y_high, 4)) {
     const std::string y = number_text(frame.y(tick));
     out += "<line class=\"grid\" x1=\"" + number_text(kLeft) + "\" x2=\"" +
-           number_text(kWidth - kRight) + "\" y1=\"" + y + "\" y2=\"" + y + "\"></line><text x=\"" +
-           number_text(kLeft - 6) + "\" y=\"" + y +
+           number_text(kCurveWidth - kRight) + "\" y1=\"" + y + "\" y2=\"" + y +
+           "\"></line><text x=\"" + number_text(kLeft - 6) + "\" y=\"" + y +
            "\" text-anchor=\"end\" dominant-baseline=\"middle\">" + tick_text(tick) + "</text>";
   }
   for (const double tick : nice_ticks(frame.x_low, frame.x_high, 6)) {
@@ -48,7 +48,7 @@ std::string frame_markup(const Frame& frame, const CurveAxes& axes) {
            number_text(kHeight - kBottom + 14) + "\" text-anchor=\"middle\">" + tick_text(tick) +
            "</text>";
   }
-  out += "<text x=\"" + number_text((kLeft + kWidth - kRight) / 2) + "\" y=\"" +
+  out += "<text x=\"" + number_text((kLeft + kCurveWidth - kRight) / 2) + "\" y=\"" +
          number_text(kHeight - 5) + "\" text-anchor=\"middle\">" + escaped(axes.x_title) +
          "</text><text x=\"12\" y=\"" + number_text((kTop + kHeight - kBottom) / 2) +
          "\" text-anchor=\"middle\" transform=\"rotate(-90 12 " +
@@ -57,8 +57,8 @@ std::string frame_markup(const Frame& frame, const CurveAxes& axes) {
 }
 
 std::string svg_open(const std::string& label) {
-  return "<svg class=\"curves\" viewBox=\"0 0 " + number_text(kWidth) + " " + number_text(kHeight) +
-         "\" role=\"img\" aria-label=\"" + escaped(label) + "\">";
+  return "<svg class=\"curves\" viewBox=\"0 0 " + number_text(kCurveWidth) + " " +
+         number_text(kHeight) + "\" role=\"img\" aria-label=\"" + escaped(label) + "\">";
 }
 
 std::string curve_markup(const Curve& curve, const Frame& frame) {
