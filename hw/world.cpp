@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "hw/collectives/group_communicator.hpp"
+#include "hw/copy_bytes.hpp"
 #include "hw/mpi/mpi_process.hpp"
 #include "hw/operation.hpp"
 #include "hw/rank_reason.hpp"
@@ -40,7 +41,7 @@ int usable_cores() {
 std::vector<std::int32_t> packed(std::string_view bytes) {
   std::vector<std::int32_t> words((bytes.size() + 3) / 4);
   if (!bytes.empty()) {
-    std::memcpy(words.data(), bytes.data(), bytes.size());
+    copy_bytes(words.data(), bytes.data(), bytes.size());
   }
   return words;
 }

@@ -1,6 +1,6 @@
 #include "hw/collectives/all_to_all.hpp"
 
-#include <cstring>
+#include "hw/copy_bytes.hpp"
 
 namespace parplan::hw {
 
@@ -28,7 +28,7 @@ AllToAllOperation::AllToAllOperation(std::shared_ptr<const Group> own_group, con
     sends_[static_cast<std::size_t>(distance - 1)].send(group(), to, tag, in_block(to));
   }
   if (block > 0) {
-    std::memcpy(out_block(rank).data(), in_block(rank).data(), block);
+    copy_bytes(out_block(rank).data(), in_block(rank).data(), block);
   }
   times().sent_bytes = times().received_bytes = static_cast<std::int64_t>(block) * (n - 1);
 }

@@ -39,7 +39,7 @@ class BufferPool {
    private:
     friend class BufferPool;
     struct Free {
-      void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{kAlignment}); }
+      void operator()(std::byte* p) const { std::free(p); }
     };
     struct Slot {
       std::unique_ptr<std::byte, Free> memory;

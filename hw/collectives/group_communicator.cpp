@@ -1,13 +1,12 @@
 #include "hw/collectives/group_communicator.hpp"
 
-#include <cstring>
-
 #include "hw/collectives/all_to_all.hpp"
 #include "hw/collectives/broadcast_tree.hpp"
 #include "hw/collectives/handshake.hpp"
 #include "hw/collectives/point_to_point.hpp"
 #include "hw/collectives/ring.hpp"
 #include "hw/collectives/small_all_reduce.hpp"
+#include "hw/copy_bytes.hpp"
 #include "sim/core/collective_algorithm.hpp"
 
 namespace parplan::hw {
@@ -24,7 +23,7 @@ class AloneOperation final : public Operation {
   bool advance() override {
     const ConstElements& from = call().input;
     if (from.data != call().output.data && from.count > 0) {
-      std::memcpy(call().output.data, from.data, from.bytes());
+      copy_bytes(call().output.data, from.data, from.bytes());
     }
     arrived();
     complete();

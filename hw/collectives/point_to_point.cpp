@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "hw/copy_bytes.hpp"
+
 namespace parplan::hw {
 
 namespace {
@@ -18,7 +20,7 @@ EagerSend::EagerSend(std::shared_ptr<const Group> own_group, const CommCall& cal
   message_ = group().context.buffers.take(size);
   std::memcpy(message_.data(), &mine, sizeof(Signature));
   if (call.input.count > 0) {
-    std::memcpy(message_.data() + sizeof(Signature), call.input.data, call.input.bytes());
+    copy_bytes(message_.data() + sizeof(Signature), call.input.data, call.input.bytes());
   }
   send_ = group().send(call.peer, tag_in(TagSpace::kTransfer, value_of(call.tag)),
                        message_.first(size));
@@ -53,7 +55,7 @@ bool EagerReceive::advance() {
     return false;
   }
   if (call().output.count > 0) {
-    std::memcpy(call().output.data, message.data() + sizeof(Signature), call().output.bytes());
+    copy_bytes(call().output.data, message.data() + sizeof(Signature), call().output.bytes());
   }
   times().received_bytes = static_cast<std::int64_t>(call().output.bytes());
   arrived();

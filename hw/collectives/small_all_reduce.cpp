@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "hw/collectives/add.hpp"
+#include "hw/copy_bytes.hpp"
 
 namespace parplan::hw {
 
@@ -35,7 +36,7 @@ DirectAllReduce::DirectAllReduce(std::shared_ptr<const Group> own_group, const C
   }
   std::memcpy(message(rank).data(), &mine_, sizeof(Signature));
   if (call.output.count > 0) {
-    std::memcpy(payload_of(message(rank)), call.output.data, call.output.bytes());
+    copy_bytes(payload_of(message(rank)), call.output.data, call.output.bytes());
   }
   for (int distance = 1; distance < n; ++distance) {
     sends_.push_back(group().send((rank + distance) % n, tag, message(rank)));
@@ -142,7 +143,7 @@ std::span<std::byte> DoublingAllReduce::message(std::size_t step, bool outgoing)
 void DoublingAllReduce::send_step(std::size_t step) {
   const std::span<std::byte> out = message(step, true);
   std::memcpy(out.data(), &mine_, sizeof(Signature));
-  std::memcpy(payload_of(out), call().output.data, call().output.bytes());
+  copy_bytes(payload_of(out), call().output.data, call().output.bytes());
   steps_[step].send =
       group().send(steps_[step].peer, tag_in(TagSpace::kHandshake, sequence()), out);
   steps_[step].sent = true;
@@ -154,7 +155,7 @@ void DoublingAllReduce::combine(std::size_t step) {
   const std::byte* theirs = payload_of(message(step, false));
   times().received_bytes += static_cast<std::int64_t>(data.bytes());
   if (steps_[step].replaces) {
-    std::memcpy(data.data, theirs, data.bytes());
+    copy_bytes(data.data, theirs, data.bytes());
   } else if (steps_[step].peer < group().rank) {
     add(data.data, theirs, data.data, data.count, data.type);
   } else {

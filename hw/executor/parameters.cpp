@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "hw/copy_bytes.hpp"
 #include "hw/random.hpp"
 #include "sim/core/error.hpp"
 
@@ -180,7 +181,7 @@ std::vector<LogicalTensor> collect_tensors(World& world, const Plan& plan, const
   Assembly assembly(plan, program);
   for (std::size_t rank = 0; rank < gathered.size(); ++rank) {
     std::vector<double> values(gathered[rank].size() / sizeof(double));
-    std::memcpy(values.data(), gathered[rank].data(), gathered[rank].size());
+    copy_bytes(values.data(), gathered[rank].data(), gathered[rank].size());
     assembly.add_rank(static_cast<int>(rank), values);
   }
   return assembly.take();

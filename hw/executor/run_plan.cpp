@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "hw/copy_bytes.hpp"
 #include "hw/executor/agreement.hpp"
 #include "hw/executor/bound_step.hpp"
 #include "hw/executor/input_data.hpp"
@@ -167,7 +168,7 @@ class RankRun {
     result_.step_times.assign(steps, Seconds{0.0});
     for (const std::string& bytes : gathered) {
       ensure(bytes.size() == own.size() * sizeof(double), "all ranks ran the same steps");
-      std::memcpy(own.data(), bytes.data(), bytes.size());
+      copy_bytes(own.data(), bytes.data(), bytes.size());
       for (std::size_t s = 0; s < steps; ++s) {
         result_.losses[s] += own[s];
         result_.step_times[s] = std::max(result_.step_times[s], Seconds{own[steps + s]});

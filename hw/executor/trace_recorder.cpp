@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 
+#include "hw/copy_bytes.hpp"
 #include "sim/core/error.hpp"
 #include "sim/core/op_work.hpp"
 
@@ -268,7 +268,7 @@ class Reader {
  private:
   void take(void* to, std::size_t size) {
     ensure(at_ + size <= bytes_.size(), "a rank's trace arrives whole");
-    if (size > 0) std::memcpy(to, bytes_.data() + at_, size);
+    copy_bytes(to, bytes_.data() + at_, size);
     at_ += size;
   }
   const std::string& bytes_;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "hw/copy_bytes.hpp"
 #include "hw/rank_reason.hpp"
 
 namespace parplan::hw {
@@ -16,12 +17,6 @@ namespace {
 std::string own_host_name() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
-
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0) {
-    std::memcpy(to, from, bytes);
-  }
 }
 
 }  // namespace

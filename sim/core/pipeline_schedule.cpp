@@ -16,7 +16,7 @@ std::string describe(const ScheduleStep& step) {
 }
 
 /// Where each stage runs the forward and the backward of each microbatch.
-struct Positions {
+struct StepPositions {
   std::vector<std::vector<std::size_t>> forward, backward;  // [stage][microbatch]
 
   const std::vector<std::size_t>& of(StepKind kind, std::size_t stage) const {
@@ -25,7 +25,7 @@ struct Positions {
 };
 
 std::optional<std::string> read_stage(const std::vector<ScheduleStep>& order, std::size_t stage,
-                                      std::size_t microbatches, Positions& positions) {
+                                      std::size_t microbatches, StepPositions& positions) {
   const std::string where = "stage " + std::to_string(stage);
   auto& forward = positions.forward.emplace_back(microbatches, kAbsent);
   auto& backward = positions.backward.emplace_back(microbatches, kAbsent);
@@ -65,7 +65,7 @@ std::vector<int> sequence(const std::vector<ScheduleStep>& order, StepKind kind)
 /// Runs the table with blocking transfers; only the order counts, so steps take no time.
 class BlockingRun {
  public:
-  BlockingRun(const ScheduleTable& table, const Positions& positions)
+  BlockingRun(const ScheduleTable& table, const StepPositions& positions)
       : table_(table), positions_(positions), done_(table.size(), 0) {}
 
   std::optional<std::string> problem() {
@@ -118,7 +118,7 @@ class BlockingRun {
   }
 
   const ScheduleTable& table_;
-  const Positions& positions_;
+  const StepPositions& positions_;
   std::vector<std::size_t> done_;  // steps finished, by stage
 };
 
@@ -183,7 +183,7 @@ int in_flight_microbatches(const std::vector<ScheduleStep>& order) {
 
 namespace {
 
-std::optional<std::string> defect(const ScheduleTable& table, Positions& positions) {
+std::optional<std::string> defect(const ScheduleTable& table, StepPositions& positions) {
   if (table.empty()) return "the schedule has no stage.";
   const auto microbatches = sequence(table[0], StepKind::kForward).size();
   if (microbatches == 0) return "stage 0 has no forward.";
@@ -203,12 +203,12 @@ std::optional<std::string> defect(const ScheduleTable& table, Positions& positio
 }  // namespace
 
 std::optional<std::string> schedule_defect(const ScheduleTable& table) {
-  Positions positions;
+  StepPositions positions;
   return defect(table, positions);
 }
 
 std::optional<std::string> schedule_problem(const ScheduleTable& table) {
-  Positions positions;
+  StepPositions positions;
   if (auto problem = defect(table, positions)) return problem;
   return BlockingRun(table, positions).problem();
 }

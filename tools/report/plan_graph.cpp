@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kSmallestGroup = 3;
 
-std::string quoted(std::string_view text) {
+std::string dot_string(std::string_view text) {
   std::string out = "\"";
   for (const char c : well_formed(text)) {
     if (c == '"' || c == '\\') out += '\\';
@@ -117,15 +117,16 @@ class PlanGraph {
     } else {
       label += "\n" + count + " parameters";
     }
-    out_ += "    " + node(g) + " [label=" + quoted(label) +
+    out_ += "    " + node(g) + " [label=" + dot_string(label) +
             (group.count > 1 ? ", class=\"layer group\", peripheries=2" : ", class=\"layer\"") +
             "];\n";
   }
 
   void cluster(int position) {
-    out_ += "  subgraph cluster_" + std::to_string(position) + " {\n    class=\"position\";\n" +
-            "    style=rounded;\n    labeljust=l;\n    label=" + quoted(cluster_label(position)) +
-            ";\n";
+    out_ +=
+        "  subgraph cluster_" + std::to_string(position) + " {\n    class=\"position\";\n" +
+        "    style=rounded;\n    labeljust=l;\n    label=" + dot_string(cluster_label(position)) +
+        ";\n";
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].position == position) add_node(g);
     }
@@ -225,7 +226,7 @@ class PlanGraph {
                          ? " forward"
                          : " forward, " + std::to_string(transfer.backward) + " \xC3\x97 back");
       out_ += "  " + node(tail_of(from, value)) + " -> " + node(head_of(to, value)) +
-              " [label=" + quoted(label) + ", class=\"transfer\", penwidth=2" +
+              " [label=" + dot_string(label) + ", class=\"transfer\", penwidth=2" +
               (transfer.backward > 0 ? ", dir=both" : "") + "];\n";
     }
   }
@@ -277,7 +278,7 @@ class PlanGraph {
             "\nall-reduce of " + text_of(i.bytes);
         for (std::size_t p = 1; p < i.group_positions.size(); ++p) {
           out_ += "  " + node(user_of(i.group_positions[p - 1], parameter)) + " -> " +
-                  node(user_of(i.group_positions[p], parameter)) + " [label=" + quoted(label) +
+                  node(user_of(i.group_positions[p], parameter)) + " [label=" + dot_string(label) +
                   ", class=\"tied\", style=dashed, dir=both, constraint=false];\n";
         }
       }
