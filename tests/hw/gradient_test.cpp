@@ -35,7 +35,7 @@ std::vector<double> moved(const std::vector<double>& values, std::uint64_t key, 
   return result;
 }
 
-struct Case {
+struct GradientCase {
   Model model;
   bool kinks = false;  ///< of relu: between the two points the slope may jump, so they stay close
 };
@@ -43,10 +43,11 @@ struct Case {
 }  // namespace
 
 TEST_CASE("gradients are the slopes of the loss, tensor by tensor", "[hw]") {
-  const Case c =
-      GENERATE(Case{small_mlp(), true}, Case{small_linear_pair()},
-               Case{small_seed_transformer(0.1), true}, Case{small_encoder_decoder(0.1), true},
-               Case{small_gpt2(0.1)}, Case{small_llama(false)}, Case{small_llama(true)});
+  const GradientCase c =
+      GENERATE(GradientCase{small_mlp(), true}, GradientCase{small_linear_pair()},
+               GradientCase{small_seed_transformer(0.1), true},
+               GradientCase{small_encoder_decoder(0.1), true}, GradientCase{small_gpt2(0.1)},
+               GradientCase{small_llama(false)}, GradientCase{small_llama(true)});
   const Plan plan = small_plan(c.model, reference_workload(4, 6, 5), "dp=1");
   RunOptions options;
   options.steps = 1;
