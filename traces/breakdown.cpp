@@ -103,15 +103,35 @@ std::vector<RankBreakdown> break_down(const Trace& trace) {
   return result;
 }
 
-Seconds step_time_of(const Trace& trace) {
+namespace {
+
+/// By step, the time of its slowest rank.
+std::map<std::int32_t, double> step_times(const Trace& trace) {
   std::map<std::int32_t, double> slowest;
   for (const TraceEvent& e : trace.events) {
     if (e.key.phase() != Phase::kStep) continue;
     double& time = slowest[e.step];
     time = std::max(time, to_seconds(e.end - e.start).value);
   }
+  return slowest;
+}
+
+}  // namespace
+
+std::set<std::int32_t> typical_steps(const Trace& trace) {
+  std::vector<std::pair<double, std::int32_t>> by_time;
+  for (const auto& [step, time] : step_times(trace)) by_time.emplace_back(time, step);
+  std::sort(by_time.begin(), by_time.end());
+  const std::size_t quarter = by_time.size() / 4;
+  std::set<std::int32_t> typical;
+  for (std::size_t i = quarter; i < by_time.size() - quarter; ++i)
+    typical.insert(by_time[i].second);
+  return typical;
+}
+
+Seconds step_time_of(const Trace& trace) {
   std::vector<double> times;
-  for (const auto& [step, time] : slowest) times.push_back(time);
+  for (const auto& [step, time] : step_times(trace)) times.push_back(time);
   return Seconds{median_of(std::move(times))};
 }
 

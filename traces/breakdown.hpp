@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "sim/core/trace.hpp"
@@ -21,6 +22,11 @@ struct RankBreakdown {
 
 /// Of each rank the step nearest to the median step time, so that its parts sum to it.
 std::vector<RankBreakdown> break_down(const Trace& trace);
+
+/// The steps of the middle half, by the time of the slowest rank, at least one: steps as they
+/// usually go. Means over them add up to a usual step, since what disturbs a step for once makes it
+/// one of the slow ones.
+std::set<std::int32_t> typical_steps(const Trace& trace);
 
 /// The step time of a trace: per step the slowest rank, then the median over steps.
 Seconds step_time_of(const Trace& trace);

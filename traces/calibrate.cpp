@@ -26,7 +26,8 @@ class Evidence {
   explicit Evidence(const Cluster& machine)
       : machine_(machine), costs_(machine), transfers_(machine) {}
 
-  void add(const TraceFile& file) {
+  void add(const TraceFile& whole) {
+    const TraceFile file = typical_part(whole);
     const Program program = lower(file.plan);
     const int busy = sim::busy_ranks_of(program.layout, machine_);
     std::map<std::pair<int, std::uint64_t>, std::vector<ShapeKey>> shapes;
@@ -55,7 +56,7 @@ class Evidence {
     for (const auto& [key, durations] : durations_) {
       const auto& [code, dtype, shape, variant, busy, working_set] = key;
       if (is_collective(code)) continue;
-      const double mean = trimmed_mean(durations);
+      const double mean = mean_of(durations);
       if (mean <= 0.0) continue;
       const double spread = relative_spread(durations, mean);
       const OperationSample sample{code, dtype,       shape,         variant,
@@ -122,6 +123,14 @@ class Evidence {
   }
 
  private:
+  static TraceFile typical_part(const TraceFile& whole) {
+    const std::set<std::int32_t> typical = typical_steps(whole.trace);
+    TraceFile part{whole.trace, whole.plan};
+    std::erase_if(part.trace.events,
+                  [&](const TraceEvent& e) { return !typical.contains(e.step); });
+    return part;
+  }
+
   static bool is_collective(OpCode code) {
     return code == OpCode::kTensorAllReduce || code == OpCode::kTensorAllGather;
   }
@@ -143,9 +152,10 @@ class Evidence {
         const Key key = sim::key_of(c, static_cast<std::int32_t>(i), o, plan.model);
         const OpVariant variant = sim::variant_in_microbatch(
             operation, plan.model.op(operation.op).body, instruction.microbatch);
-        shapes[{c.position, key.packed}].emplace_back(
-            operation.code, program.precision, operation.shape, variant, conditions.busy_ranks,
-            conditions.working_set);
+        // Only the optimizer's cost depends on the working set, see CostModel.
+        shapes[{c.position, key.packed}].emplace_back(operation.code, program.precision,
+                                                      operation.shape, variant,
+                                                      conditions.busy_ranks, Bytes{});
       }
     }
   }

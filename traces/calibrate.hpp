@@ -25,9 +25,10 @@ struct NamedTrace {
 
 /// Refits a machine file from measured traces; the result keeps what it was fitted from.
 ///
-/// - Operations: the mean duration of each (code, dtype, shape, variant, concurrency) over all
-///   steps, ranks, microbatches and layers becomes a sample, replacing one of the same shape. The
-///   slowest tenth is left out, so that fewer outliers than that do not count.
+/// Of each trace the typical steps count (`typical_steps`): fewer disturbed steps than a quarter do
+/// not matter, and what every step pays is not taken for a disturbance.
+/// - Operations: the mean duration of each (code, dtype, shape, variant, concurrency) over steps,
+///   ranks, microbatches and layers becomes a sample, replacing one of the same shape.
 /// - A factor per operation code with at least three new shapes: median of measured over
 ///   interpolated time among them, priced without them; it applies to shapes still not measured.
 /// - Transfers and collectives: see transfer_evidence.hpp.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 
 namespace parplan::traces {
 
@@ -11,13 +12,9 @@ double quantile(std::vector<double> values, double share) {
   return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
-double trimmed_mean(std::vector<double> values) {
+double mean_of(const std::vector<double>& values) {
   if (values.empty()) return 0.0;
-  std::sort(values.begin(), values.end());
-  const std::size_t kept = std::max<std::size_t>(1, (values.size() * 9 + 9) / 10);
-  double sum = 0.0;
-  for (std::size_t i = 0; i < kept; ++i) sum += values[i];
-  return sum / static_cast<double>(kept);
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 double relative_spread(const std::vector<double>& values, double middle) {

@@ -8,9 +8,8 @@ namespace parplan::traces {
 /// nothing.
 double quantile(std::vector<double> values, double share);
 
-/// Mean of the values up to the 90th percentile. Costs add up along a step, so the mean is wanted,
-/// not the median; the slowest tenth is left to disturbances. 0 of nothing.
-double trimmed_mean(std::vector<double> values);
+/// 0 of nothing.
+double mean_of(const std::vector<double>& values);
 
 /// (p90 - p10) / `middle`; 0 when that is not positive.
 double relative_spread(const std::vector<double>& values, double middle);

@@ -160,7 +160,7 @@ void TransferEvidence::refit(Cluster& result, CalibrationSummary& summary) const
     sample.bytes = bytes;
     sample.in_situ = true;
     sample.median = Seconds{kind == CollectiveKind::kSendReceive ? quantile(durations, 0.25)
-                                                                 : trimmed_mean(durations)};
+                                                                 : mean_of(durations)};
     sample.relative_spread = relative_spread(durations, sample.median.value);
     const auto same = std::find_if(result.transfers.begin(), result.transfers.end(),
                                    [&](const TransferSample& t) {

@@ -15,8 +15,8 @@ namespace parplan::traces {
 /// measured traces, and what follows for a machine file.
 ///
 /// - Collectives for which all ranks stop (of tensor parallelism; of gradients when they are not
-///   reduced beside backward): from the arrival of the last rank to the end on the last rank, mean
-///   without the slowest tenth. They become `in_situ` samples. Buckets that are reduced together
+///   reduced beside backward): from the arrival of the last rank to the end on the last rank, the
+///   mean. They become `in_situ` samples. Buckets that are reduced together
 ///   count as so many of their mean size.
 /// - Transfers between positions: from the time both sides have come to it to completion, lower
 ///   quartile, since a receiver that computes meanwhile only looks now and then. Also `in_situ`.

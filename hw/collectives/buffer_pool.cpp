@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "hw/page_buffer.hpp"
+
 namespace parplan::hw {
 
 namespace {
@@ -14,8 +16,6 @@ namespace {
 // again.
 constexpr std::size_t kKept = 32;
 constexpr std::size_t kSmallest = 256;
-// The kernel copies between processes page by page; where it grants pages of this size, faster.
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 }  // namespace
 
 BufferPool::Buffer BufferPool::take(std::size_t bytes) {

@@ -1,21 +1,16 @@
 #include "hw/cpu/cpu_device.hpp"
 
-#include <sys/mman.h>
-
-#include <cerrno>
 #include <cstring>
 #include <string>
 
 #include "hw/cpu/adam.hpp"
 #include "hw/cpu/embedding.hpp"
 #include "hw/cpu/threads.hpp"
+#include "hw/page_buffer.hpp"
 #include "sim/core/error.hpp"
 
 namespace parplan::hw {
 namespace {
-
-/// From here on a mapping asks for huge pages: fewer misses of the address cache in large matrices.
-constexpr std::int64_t kHugePageThreshold = std::int64_t{8} << 20;
 
 template <class T>
 void adam(const AdamCall& call, const KernelContext& context) {
@@ -59,22 +54,11 @@ bool CpuDevice::supports(OpCode code, DType dtype) const {
 }
 
 std::byte* CpuDevice::reserve(Bytes size) {
-  if (size.value == 0) return nullptr;
-  void* memory = mmap(nullptr, static_cast<std::size_t>(size.value), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) {
-    throw HwError("mmap of " + std::to_string(size.value) +
-                  " bytes of tensors failed: " + std::strerror(errno));
-  }
-  if (size.value >= kHugePageThreshold) {
-    // Advice: without huge pages everything works, only slower.
-    (void)madvise(memory, static_cast<std::size_t>(size.value), MADV_HUGEPAGE);
-  }
-  return static_cast<std::byte*>(memory);
+  return PageBuffer(static_cast<std::size_t>(size.value)).release();
 }
 
 void CpuDevice::release(std::byte* memory, Bytes size) noexcept {
-  if (memory != nullptr) munmap(memory, static_cast<std::size_t>(size.value));
+  unmap_pages(memory, static_cast<std::size_t>(size.value));
 }
 
 void CpuDevice::run(const KernelCall& call, const KernelContext& context) {
