@@ -62,7 +62,7 @@ class Link:
         run(["ip", "netns", "add", space])
         run(["ip", "-n", space, "link", "set", "lo", "up"])
         run(["tc", "-n", space, "qdisc", "add", "dev", "lo", "root", "tbf", "rate", name,
-             "burst", "2mb", "latency", "200ms"])
+             "burst", "256kb", "latency", "200ms"])
         self.prefix = ["ip", "netns", "exec", space]
         self.environment.update({
             "OMPI_MCA_btl": "self,tcp",

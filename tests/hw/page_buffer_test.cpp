@@ -1,0 +1,59 @@
+#include "hw/page_buffer.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+#include "tests/catch2_compat.hpp"
+
+using parplan::hw::kHugePage;
+using parplan::hw::PageBuffer;
+using parplan::hw::unmap_pages;
+
+namespace {
+
+/// Kibibytes of address space of this process.
+std::int64_t mapped_kib() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  std::int64_t kib = 0;
+  while (status >> word) {
+    if (word == "VmSize:" && status >> kib) return kib;
+  }
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("pages are zero, writable to the last byte, and large ones aligned to huge pages",
+          "[hw]") {
+  for (const std::size_t size : {std::size_t{1}, std::size_t{4096}, std::size_t{5000},
+                                 kHugePage - 1, kHugePage, kHugePage + 1, 3 * kHugePage + 12345}) {
+    INFO(size);
+    const PageBuffer buffer(size);
+    REQUIRE(buffer.size() == size);
+    CHECK(std::all_of(buffer.data(), buffer.data() + size,
+                      [](std::byte b) { return b == std::byte{0}; }));
+    std::fill_n(buffer.data(), size, std::byte{7});
+    if (size >= kHugePage) CHECK(reinterpret_cast<std::uintptr_t>(buffer.data()) % kHugePage == 0);
+  }
+  CHECK(PageBuffer().empty());
+  CHECK(PageBuffer(0).data() == nullptr);
+}
+
+TEST_CASE("pages are given back, whoever owns them last", "[hw]") {
+  const std::int64_t before = mapped_kib();
+  for (int i = 0; i < 50; ++i) {
+    PageBuffer first(10 * kHugePage + 100);
+    PageBuffer second = std::move(first);
+    PageBuffer third;
+    third = std::move(second);
+    PageBuffer given(5000);
+    std::byte* const data = given.release();
+    CHECK(given.empty());
+    unmap_pages(data, 5000);
+  }
+  // One buffer that stayed behind would be 20 MiB.
+  CHECK(mapped_kib() - before < 20 * 1024);
+}
