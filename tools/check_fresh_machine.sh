@@ -79,6 +79,8 @@ copy_apt_settings() {  # copy_apt_settings ROOT: what this machine needs to reac
     if grep -q '^ *Acquire' "$file"; then cp -a "$file" "$1/etc/apt/apt.conf.d/"; fi
   done
   cp -L /etc/resolv.conf "$1/etc/resolv.conf"
+  # debootstrap leaves this out, the installer does not; without it every start of MPI waits for the name server.
+  printf '127.0.0.1\tlocalhost %s\n' "$(hostname)" >"$1/etc/hosts"
 }
 
 mebibytes() { du -s -m -x "$1" | cut -f 1; }

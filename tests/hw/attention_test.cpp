@@ -12,9 +12,13 @@
 #include "hw/random.hpp"
 #include "sim/core/error.hpp"
 #include "tests/catch2_compat.hpp"
+#include "tests/hw/kernel_checks.hpp"
 
 namespace parplan::hw {
 namespace {
+
+using test::count_call;
+using test::usable_levels;
 
 using Values = std::vector<double>;
 
@@ -232,14 +236,6 @@ double worst_error(const Attention& exact, Isa isa, double tolerance) {
   return worst / tolerance;
 }
 
-std::vector<Isa> usable_levels() {
-  std::vector<Isa> levels;
-  for (const Isa isa : {Isa::kBase, Isa::kAvx2, Isa::kAvx512}) {
-    if (isa <= host_isa()) levels.push_back(isa);
-  }
-  return levels;
-}
-
 AttentionOptions options_for(const AttentionShape& shape, bool causal, double p) {
   AttentionOptions options;
   options.shape = shape;
@@ -259,8 +255,6 @@ const std::vector<AttentionShape> kShapes{
 // i.e. below 1.5e-6 relative in a probability; gradients add as many roundings again: 4e-6.
 constexpr double kDoubleTolerance = 1e-13;
 constexpr double kFloatTolerance = 4e-6;
-
-void count_call(void* state) noexcept { ++*static_cast<int*>(state); }
 
 }  // namespace
 

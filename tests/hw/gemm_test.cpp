@@ -13,18 +13,14 @@
 #include "hw/random.hpp"
 #include "sim/core/error.hpp"
 #include "tests/catch2_compat.hpp"
+#include "tests/hw/kernel_checks.hpp"
 
 namespace parplan::hw {
 namespace {
 
-template <class T>
-std::vector<T> random_values(std::int64_t count, std::uint64_t key) {
-  std::vector<T> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<T>(2.0 * keyed_uniform(key, i) - 1.0);
-  }
-  return values;
-}
+using test::count_call;
+using test::random_values;
+using test::usable_levels;
 
 /// The form of one product; rows are `gap` elements longer than they need be.
 struct Form {
@@ -164,16 +160,6 @@ double worst_blocked_error(const std::vector<Form>& forms, Isa isa) {
   }
   return worst;
 }
-
-std::vector<Isa> usable_levels() {
-  std::vector<Isa> levels;
-  for (const Isa isa : {Isa::kBase, Isa::kAvx2, Isa::kAvx512}) {
-    if (isa <= host_isa()) levels.push_back(isa);
-  }
-  return levels;
-}
-
-void count_call(void* state) noexcept { ++*static_cast<int*>(state); }
 
 /// Sets the number of threads and puts it back to 1.
 struct ThreadsGuard {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hw/cpu/gemm_isa.hpp"
 #include "hw/random.hpp"
 
 // What the tests of the CPU kernels share: inputs, the naive dropout, and the yardstick for errors.
@@ -88,6 +89,28 @@ inline double dot(const std::vector<double>& a, const std::vector<double>& b) {
     sum += a[i] * b[i];
   }
   return sum;
+}
+
+/// `count` numbers in [-1, 1), the same for float (rounded) and double.
+template <class T>
+std::vector<T> random_values(std::int64_t count, std::uint64_t key) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<T>(2.0 * keyed_uniform(key, i) - 1.0);
+  }
+  return values;
+}
+
+/// For a KernelContext whose state is an int.
+inline void count_call(void* state) noexcept { ++*static_cast<int*>(state); }
+
+/// The instruction sets that this processor has.
+inline std::vector<Isa> usable_levels() {
+  std::vector<Isa> levels;
+  for (const Isa isa : {Isa::kBase, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa <= host_isa()) levels.push_back(isa);
+  }
+  return levels;
 }
 
 }  // namespace parplan::hw::test

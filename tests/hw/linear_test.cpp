@@ -8,18 +8,13 @@
 #include "hw/random.hpp"
 #include "sim/core/error.hpp"
 #include "tests/catch2_compat.hpp"
+#include "tests/hw/kernel_checks.hpp"
 
 namespace parplan::hw {
 namespace {
 
-template <class T>
-std::vector<T> random_values(std::int64_t count, std::uint64_t key) {
-  std::vector<T> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<T>(2.0 * keyed_uniform(key, i) - 1.0);
-  }
-  return values;
-}
+using test::count_call;
+using test::random_values;
 
 /// A linear layer with all its operands; results start as NaN or, for accumulation, as values.
 template <class T>
@@ -157,8 +152,6 @@ void check_weight_gradient(const LinearShape& shape, bool bias, bool accumulate)
     CHECK(layer.db == untouched);
   }
 }
-
-void count_call(void* state) noexcept { ++*static_cast<int*>(state); }
 
 }  // namespace
 
