@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "sim/core/error.hpp"
 
@@ -28,12 +29,29 @@ bool on_path(const std::string& program) {
   return false;
 }
 
-volatile std::sig_atomic_t g_signal = 0;
+/// The processes that `parent` started and that live, whichever of its threads started them.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  const std::filesystem::path tasks = "/proc/" + std::to_string(parent) + "/task";
+  std::error_code gone;
+  for (const auto& task : std::filesystem::directory_iterator(tasks, gone)) {
+    std::ifstream list(task.path() / "children");
+    for (pid_t child = 0; list >> child;) children.push_back(child);
+  }
+  return children;
+}
 
-extern "C" void note_signal(int signal) { g_signal = signal; }
+/// The signals that a job's launcher takes one by one instead of being interrupted by them.
+sigset_t launcher_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
+  return set;
+}
 
-[[noreturn]] void become(std::vector<std::string> command) {
+[[noreturn]] void become(std::vector<std::string> command, const sigset_t& mask) {
   setpgid(0, 0);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
   // A process in the background that reads the terminal is stopped; ranks read nothing.
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
@@ -66,27 +84,27 @@ int launch_ranks(int ranks, const std::vector<std::string>& arguments) {
   command.insert(command.end(), arguments.begin(), arguments.end());
   // The job has a process group of its own, so that it gets each signal once: from here, wherever
   // the signal came from.
-  g_signal = 0;
-  struct sigaction note {};
-  note.sa_handler = note_signal;
-  struct sigaction before[2] = {};
-  sigaction(SIGINT, &note, &before[0]);
-  sigaction(SIGTERM, &note, &before[1]);
+  const sigset_t signals = launcher_signals();
+  sigset_t before;
+  sigprocmask(SIG_BLOCK, &signals, &before);
   const pid_t child = fork();
   if (child < 0) throw HwError(std::string("fork: ") + std::strerror(errno));
-  if (child == 0) become(std::move(command));
+  if (child == 0) become(std::move(command), before);
   setpgid(child, child);  // also done by the child; whoever is first
   int status = 0;
   int passed_on = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) throw HwError(std::string("waitpid: ") + std::strerror(errno));
-    if (g_signal != 0 && passed_on == 0) {
-      passed_on = g_signal;
-      kill(child, passed_on);
-    }
+  for (pid_t ended = 0; ended != child; ended = waitpid(child, &status, WNOHANG)) {
+    if (ended < 0) throw HwError(std::string("waitpid: ") + std::strerror(errno));
+    const int signal = sigwaitinfo(&signals, nullptr);
+    if (signal != SIGINT && signal != SIGTERM) continue;
+    // First the ranks, which finish their step and write what they have. mpirun itself would give
+    // them a second and then kill them; that is for who asks twice.
+    const std::vector<pid_t> started = passed_on == 0 ? children_of(child) : std::vector<pid_t>{};
+    for (const pid_t rank : started) kill(rank, signal);
+    if (started.empty()) kill(child, signal);
+    passed_on = signal;
   }
-  sigaction(SIGINT, &before[0], nullptr);
-  sigaction(SIGTERM, &before[1], nullptr);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
   if (passed_on != 0) return 128 + passed_on;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

@@ -216,12 +216,34 @@ run 2 calibrate --cluster "$machine" short.json -o occupied/old
 only_files occupied "old taken "
 only_files occupied/taken ""
 
+# Seconds of processor time that PID has used.
+processor_time() {
+  local ticks
+  ticks=$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | awk '{ print $12 + $13 }')
+  echo $((${ticks:-0} / $(getconf CLK_TCK)))
+}
+# ranks_of JOB COUNT: waits until the job's ranks have begun to work (starting takes them seconds where the
+# name server is slow), and puts them into `ranks`.
+ranks_of() {
+  local i pid working
+  for ((i = 0; i < 600; i++)); do
+    ranks=$1
+    [ "$2" -eq 1 ] || ranks=$(children "$(children "$1" | tr -d ' ')")
+    working=0
+    for pid in $ranks; do
+      [ "$(processor_time "$pid")" -lt 2 ] || working=$((working + 1))
+    done
+    [ $working -ne "$2" ] || return 0
+    sleep 0.1
+  done
+  fail "expected $2 working ranks, found '$ranks'"
+}
 # Each job in a process group of its own, as a shell gives one to what it starts.
 set -m
-interrupt() { # PLAN TRACE
+interrupt() { # PLAN TRACE RANKS
   "$parplan" execute "$1" --steps 1000000 --trace "$2" >out 2>err &
   local job=$!
-  sleep 3
+  ranks_of $job "$3"
   kill -INT -- "-$job"
   ended_within 10 $job
   [ $code -eq 130 ] || fail "an interrupted run of $1 ended with $code, not 130"
@@ -231,18 +253,16 @@ interrupt() { # PLAN TRACE
   run 0 calibrate --cluster "$machine" "$2" -o interrupted.json
 }
 echo "== interrupt"
-interrupt one.json stopped1.json
+interrupt one.json stopped1.json 1
 if [ "$with_mpi" = ON ]; then
-  interrupt two.json stopped2.json
+  interrupt two.json stopped2.json 2
 
   echo "== a rank dies"
   "$parplan" execute two.json --steps 1000000 --trace died.json >out 2>err &
   job=$!
-  sleep 3
-  launcher=$(children $job)
-  ranks=$(children ${launcher:-0})
+  ranks_of $job 2
   if [ "$(echo $ranks | wc -w)" -eq 2 ]; then
-    kill -KILL "${ranks##* }" 2>/dev/null || kill -KILL $(echo $ranks | cut -d' ' -f2)
+    kill -KILL "$(echo $ranks | cut -d' ' -f2)"
     ended_within 10 $job
     [ $code -ne 0 ] && [ $code -ne 999 ] || fail "a job whose rank died ended with $code"
     cat out err | grep -qi "rank 1" || fail "the message does not name the rank that died"
