@@ -1,6 +1,7 @@
 #include "tools/launch.hpp"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,6 +51,7 @@ sigset_t launcher_signals() {
 }
 
 [[noreturn]] void become(std::vector<std::string> command, const sigset_t& mask) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // the ranks do not outlive who started them
   setpgid(0, 0);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   // A process in the background that reads the terminal is stopped; ranks read nothing.

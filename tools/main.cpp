@@ -37,7 +37,10 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? kSuccess : kBadInput;
   }
   for (const auto& command : commands) {
-    if (command->app().parsed()) return command->run();
+    if (!command->app().parsed()) continue;
+    const int code = command->run();
+    if (!std::cout.flush()) throw InputError("cannot write to standard output");
+    return code;
   }
   return kBadInput;
 }

@@ -219,6 +219,11 @@ Comparison compare(const TraceFile& predicted, const TraceFile& measured) {
   Comparison c;
   c.predicted_step = step_time_of(predicted.trace);
   c.measured_step = step_time_of(measured.trace);
+  if (c.predicted_step.value <= 0.0 || c.measured_step.value <= 0.0) {
+    throw InputError(std::string("the ") +
+                     (c.predicted_step.value <= 0.0 ? "predicted" : "measured") +
+                     " trace has no step that takes time; nothing can be compared");
+  }
   compare_steps(measured.trace, c);
   const Join join(predicted, measured);
   join.operations(c);

@@ -98,7 +98,11 @@ class TraceParser {
     trace.steps = count(own, "steps");
     for (const dom::element loss : get<dom::array>(own, "losses")) {
       double value = 0;
-      if (loss.get(value) != simdjson::SUCCESS) fail("\"losses\" must hold numbers");
+      if (loss.is_null()) {
+        value = std::numeric_limits<double>::quiet_NaN();
+      } else if (loss.get(value) != simdjson::SUCCESS) {
+        fail("\"losses\" must hold numbers or null");
+      }
       trace.losses.push_back(value);
     }
     for (const dom::element s : get<dom::array>(own, "summaries")) {
@@ -156,6 +160,7 @@ class TraceParser {
     e.end = e.start + time(event, "dur");
     if (e.end < e.start) fail("\"dur\" is negative");
     e.waiting = time_or_zero(args, "waiting_us");
+    if (e.waiting > e.end - e.start) fail("\"waiting_us\" is longer than \"dur\"");
     e.cpu = time_or_zero(args, "cpu_us");
     e.bytes = Bytes{integer_or(args, "bytes", 0)};
     dom::element flop;

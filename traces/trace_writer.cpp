@@ -80,7 +80,7 @@ std::string own_section(const TraceFile& file) {
   json["machine"] = trace.machine;
   json["ranks"] = trace.ranks;
   json["steps"] = trace.steps;
-  json["losses"] = trace.losses;
+  json["losses"] = numbers_or_null(trace.losses);
   nlohmann::ordered_json summaries = nlohmann::ordered_json::array();
   for (const RankSummary& s : trace.summaries) {
     summaries.push_back({{"rank", s.rank},

@@ -177,4 +177,13 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
   sync_directory(target);
 }
 
+void check_writable(const fs::path& path) {
+  const fs::path target = resolve_links(path);
+  struct stat old {};
+  const bool exists = ::stat(target.c_str(), &old) == 0;
+  if (exists && S_ISDIR(old.st_mode)) fail_write(path, "it is a directory");
+  if (exists && !S_ISREG(old.st_mode)) return;
+  const TemporaryFile temporary(target, path);
+}
+
 }  // namespace parplan

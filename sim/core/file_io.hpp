@@ -22,4 +22,8 @@ inline constexpr std::uintmax_t kTextFileLimitBytes = std::uintmax_t{1} << 30;
 /// Throws InputError that names the path; then the old content stands and no temporary is left.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+/// Throws what write_file_atomically would throw now, and changes nothing: to be asked before hours
+/// of work whose result is to go there.
+void check_writable(const std::filesystem::path& path);
+
 }  // namespace parplan

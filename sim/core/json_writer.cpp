@@ -160,4 +160,12 @@ std::string dump(const ordered_json& value) {
   return std::move(writer).take() + "\n";
 }
 
+nlohmann::ordered_json numbers_or_null(const std::vector<double>& numbers) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const double number : numbers) {
+    list.push_back(std::isfinite(number) ? nlohmann::ordered_json(number) : nullptr);
+  }
+  return list;
+}
+
 }  // namespace parplan

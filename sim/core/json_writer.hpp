@@ -2,6 +2,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 namespace parplan {
 
@@ -13,5 +14,9 @@ namespace parplan {
 /// UTF-8, or more than kMaxJsonDepth levels: JSON has no form for them, so the writer must not
 /// make them.
 [[nodiscard]] std::string dump(const nlohmann::ordered_json& value);
+
+/// The numbers, with null for those that are not finite: JSON has no word for them. For results
+/// that may get lost on the way, such as the losses of a run that diverged.
+[[nodiscard]] nlohmann::ordered_json numbers_or_null(const std::vector<double>& numbers);
 
 }  // namespace parplan

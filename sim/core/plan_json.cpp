@@ -139,6 +139,7 @@ Workload read_workload(JsonReader& r) {
   });
   r.object("data", [&w](JsonReader& d) { w.data = read_data(d); });
   w.seed = r.integer<std::uint64_t>("seed");
+  check_workload(w);
   return w;
 }
 

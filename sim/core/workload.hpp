@@ -54,4 +54,11 @@ struct Workload {
   bool operator==(const Workload&) const = default;
 };
 
+/// More positions per step than this, and sizes in bytes would no longer fit 63 bits.
+inline constexpr std::int64_t kMostPositions = std::int64_t{1} << 40;
+
+/// Throws InputError when numbers are not finite or a step would have more than kMostPositions
+/// positions.
+void check_workload(const Workload& workload);
+
 }  // namespace parplan

@@ -1,5 +1,8 @@
 #include <CLI/Option.hpp>
 #include <CLI/Validators.hpp>
+#include <algorithm>
+#include <cmath>
+#include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -54,6 +57,7 @@ class Execute : public Command {
   int run() override {
     const Plan plan = load_plan(plan_);
     check_can_run(plan);
+    if (!trace_.empty()) check_writable(trace_);
     const int ranks = plan.layout.ranks();
     hw::WorldOptions options;
     options.wait.timeout = std::chrono::duration<double>(timeout_s_);
@@ -65,7 +69,12 @@ class Execute : public Command {
       return train(*std::get<std::unique_ptr<hw::World>>(world), plan);
     }
     if (ranks == 1) return train(*hw::open_single_world(options), plan);
-    return launch_ranks(ranks, arguments());
+    const int code = launch_ranks(ranks, arguments());
+    if (code > 128 && code != 128 + SIGINT && code != 128 + SIGTERM) {
+      throw HwError("a rank was ended by signal " + std::to_string(code - 128) +
+                    "; the message above names it");
+    }
+    return code;
   }
 
  private:
@@ -157,7 +166,13 @@ class Execute : public Command {
                 << text_of_count(tokens_per_second(plan.workload, median)) << " positions/s\n";
     }
     if (!result.losses.empty()) {
-      std::cout << "loss       " << result.losses.front() << " -> " << result.losses.back() << "\n";
+      std::cout << "loss       " << result.losses.front() << " -> " << result.losses.back();
+      const auto lost = std::find_if_not(result.losses.begin(), result.losses.end(),
+                                         [](double loss) { return std::isfinite(loss); });
+      if (lost != result.losses.end()) {
+        std::cout << "; not finite since step " << lost - result.losses.begin() + 1;
+      }
+      std::cout << "\n";
     }
     if (plan.expectation && median.value > 0.0) {
       std::cout << "expected   " << text_of(plan.expectation->step_time) << " ("
@@ -178,7 +193,7 @@ class Execute : public Command {
                                 {"steps", result.steps},
                                 {"interrupted", result.interrupted},
                                 {"step_time_s", median.value},
-                                {"losses", result.losses}};
+                                {"losses", numbers_or_null(result.losses)}};
     nlohmann::ordered_json times = nlohmann::ordered_json::array();
     for (const Seconds t : result.step_times) times.push_back(t.value);
     json["step_times_s"] = std::move(times);

@@ -147,6 +147,7 @@ Workload make_workload(const PlanOptions& o, const std::string& model) {
     w.data.path = o.data;
     w.data.width = o.data_width == "uint32" ? TokenWidth::kUint32 : TokenWidth::kUint16;
   }
+  check_workload(w);
   return w;
 }
 
