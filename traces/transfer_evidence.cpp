@@ -18,6 +18,7 @@ constexpr const char* kOverlappedKey = "overlapped/all_reduce";
 
 /// A collective as its ranks' events show it.
 struct Meeting {
+  Key key;
   Picoseconds last_start;
   Picoseconds last_end;
   Bytes bytes;
@@ -26,6 +27,7 @@ struct Meeting {
   void join(const TraceEvent& e) {
     last_start = ranks == 0 ? e.start : std::max(last_start, e.start);
     last_end = ranks == 0 ? e.end : std::max(last_end, e.end);
+    key = e.key;
     bytes = e.bytes;
     ++ranks;
   }
@@ -70,12 +72,7 @@ void TransferEvidence::add_tensor_collectives(const TraceFile& file, const Layou
   }
   for (const auto& [name, meeting] : meetings) {
     if (meeting.ranks != layout.tp) continue;
-    const Key key = [&] {
-      Key k;
-      k.packed = std::get<std::uint64_t>(name);
-      return k;
-    }();
-    const bool reduces = key.code() == static_cast<std::uint32_t>(OpCode::kTensorAllReduce);
+    const bool reduces = meeting.key.code() == static_cast<std::uint32_t>(OpCode::kTensorAllReduce);
     const Bytes size{meeting.bytes.value * (reduces ? 1 : layout.tp)};
     note({reduces ? CollectiveKind::kAllReduce : CollectiveKind::kAllGather, layout.tp, size},
          to_seconds(meeting.last_end - meeting.last_start).value, meeting.ranks);

@@ -27,9 +27,7 @@ AllToAllOperation::AllToAllOperation(std::shared_ptr<const Group> own_group, con
     const int to = (rank + distance) % n;
     sends_[static_cast<std::size_t>(distance - 1)].send(group(), to, tag, in_block(to));
   }
-  if (block > 0) {
-    copy_bytes(out_block(rank).data(), in_block(rank).data(), block);
-  }
+  copy_bytes(out_block(rank).data(), in_block(rank).data(), block);
   times().sent_bytes = times().received_bytes = static_cast<std::int64_t>(block) * (n - 1);
 }
 

@@ -22,7 +22,7 @@ class AloneOperation final : public Operation {
  protected:
   bool advance() override {
     const ConstElements& from = call().input;
-    if (from.data != call().output.data && from.count > 0) {
+    if (from.data != call().output.data) {
       copy_bytes(call().output.data, from.data, from.bytes());
     }
     arrived();

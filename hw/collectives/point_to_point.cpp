@@ -19,9 +19,7 @@ EagerSend::EagerSend(std::shared_ptr<const Group> own_group, const CommCall& cal
   const std::size_t size = sizeof(Signature) + call.input.bytes();
   message_ = group().context.buffers.take(size);
   std::memcpy(message_.data(), &mine, sizeof(Signature));
-  if (call.input.count > 0) {
-    copy_bytes(message_.data() + sizeof(Signature), call.input.data, call.input.bytes());
-  }
+  copy_bytes(message_.data() + sizeof(Signature), call.input.data, call.input.bytes());
   send_ = group().send(call.peer, tag_in(TagSpace::kTransfer, value_of(call.tag)),
                        message_.first(size));
   times().sent_bytes = static_cast<std::int64_t>(call.input.bytes());
@@ -54,9 +52,7 @@ bool EagerReceive::advance() {
   if (!test_signed(group(), mine, receive_, message, call().peer)) {
     return false;
   }
-  if (call().output.count > 0) {
-    copy_bytes(call().output.data, message.data() + sizeof(Signature), call().output.bytes());
-  }
+  copy_bytes(call().output.data, message.data() + sizeof(Signature), call().output.bytes());
   times().received_bytes = static_cast<std::int64_t>(call().output.bytes());
   arrived();
   complete();

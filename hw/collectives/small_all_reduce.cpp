@@ -35,9 +35,7 @@ DirectAllReduce::DirectAllReduce(std::shared_ptr<const Group> own_group, const C
     receives_.push_back(group().receive(from, tag, message(from)));
   }
   std::memcpy(message(rank).data(), &mine_, sizeof(Signature));
-  if (call.output.count > 0) {
-    copy_bytes(payload_of(message(rank)), call.output.data, call.output.bytes());
-  }
+  copy_bytes(payload_of(message(rank)), call.output.data, call.output.bytes());
   for (int distance = 1; distance < n; ++distance) {
     sends_.push_back(group().send((rank + distance) % n, tag, message(rank)));
     times().sent_bytes += static_cast<std::int64_t>(call.output.bytes());

@@ -156,34 +156,49 @@ std::string read_text_file(const fs::path& path, std::uintmax_t limit_bytes) {
   }
 }
 
+namespace {
+
+/// What a path leads to: a regular file to be replaced, nothing yet, or something to write into.
+struct Target {
+  fs::path path;
+  bool exists = false;
+  struct stat status {};
+  bool is_replaced() const { return !exists || S_ISREG(status.st_mode); }
+};
+
+/// Refuses directories.
+Target find_target(const fs::path& path) {
+  Target target;
+  target.path = resolve_links(path);
+  target.exists = ::stat(target.path.c_str(), &target.status) == 0;
+  if (target.exists && S_ISDIR(target.status.st_mode)) fail_write(path, "it is a directory");
+  return target;
+}
+
+}  // namespace
+
 void write_file_atomically(const fs::path& path, std::string_view content) {
-  const fs::path target = resolve_links(path);
-  struct stat old {};
-  const bool exists = ::stat(target.c_str(), &old) == 0;
-  if (exists && S_ISDIR(old.st_mode)) fail_write(path, "it is a directory");
-  if (exists && !S_ISREG(old.st_mode)) {
+  const Target target = find_target(path);
+  if (!target.is_replaced()) {
     write_in_place(path, content);
     return;
   }
-  TemporaryFile temporary(target, path);
+  TemporaryFile temporary(target.path, path);
   Descriptor& file = temporary.file();
-  if (exists && ::fchmod(file.get(), old.st_mode & kPermissionBits) != 0) {
+  if (target.exists && ::fchmod(file.get(), target.status.st_mode & kPermissionBits) != 0) {
     fail_write(path, reason(errno));
   }
   write_all(file, content, path);
   if (::fsync(file.get()) != 0) fail_write(path, reason(errno));
   if (const int code = file.close(); code != 0) fail_write(path, reason(code));
   if (const int code = temporary.replace_target(); code != 0) fail_write(path, reason(code));
-  sync_directory(target);
+  sync_directory(target.path);
 }
 
 void check_writable(const fs::path& path) {
-  const fs::path target = resolve_links(path);
-  struct stat old {};
-  const bool exists = ::stat(target.c_str(), &old) == 0;
-  if (exists && S_ISDIR(old.st_mode)) fail_write(path, "it is a directory");
-  if (exists && !S_ISREG(old.st_mode)) return;
-  const TemporaryFile temporary(target, path);
+  const Target target = find_target(path);
+  if (!target.is_replaced()) return;
+  const TemporaryFile temporary(target.path, path);
 }
 
 }  // namespace parplan

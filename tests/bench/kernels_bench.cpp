@@ -13,19 +13,12 @@
 #include "hw/cpu/linear.hpp"
 #include "hw/cpu/threads.hpp"
 #include "hw/random.hpp"
+#include "tests/hw/kernel_checks.hpp"
 
 namespace {
 
 using namespace parplan::hw;
-
-template <class T>
-std::vector<T> random_values(std::int64_t count, std::uint64_t key) {
-  std::vector<T> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<T>(2.0 * keyed_uniform(key, i) - 1.0);
-  }
-  return values;
-}
+using test::random_values;
 
 void report_flop(benchmark::State& state, double flop) {
   state.counters["GFLOP/s"] =
