@@ -6,10 +6,20 @@
 #include "sim/core/error.hpp"
 
 namespace parplan::sim {
+namespace {
+
+double weight_in(const Route& route, std::size_t place) {
+  return route.weights.empty() ? 1.0 : route.weights[place];
+}
+
+}  // namespace
 
 void MaxMin::freeze(const Route& route, double rate) {
-  for (const PoolIndex pool : route.pools) {
-    left_[pool] = std::max(0.0, left_[pool] - rate);
+  for (std::size_t i = 0; i < route.pools.size(); ++i) {
+    const PoolIndex pool = route.pools[i];
+    const double weight = weight_in(route, i);
+    left_[pool] = std::max(0.0, left_[pool] - weight * rate);
+    weight_[pool] -= weight;
     --users_[pool];
   }
 }
@@ -20,18 +30,21 @@ void MaxMin::rates(std::span<const Route* const> routes, std::span<const double>
   growing_.clear();
   for (std::uint32_t i = 0; i < routes.size(); ++i) {
     growing_.push_back(i);
-    for (const PoolIndex pool : routes[i]->pools) {
+    for (std::size_t place = 0; place < routes[i]->pools.size(); ++place) {
+      const PoolIndex pool = routes[i]->pools[place];
       if (users_[pool]++ == 0) {
         pools_.push_back(pool);
         left_[pool] = capacity[pool];
+        weight_[pool] = 0.0;
       }
+      weight_[pool] += weight_in(*routes[i], place);
     }
   }
   while (!growing_.empty()) {
     // The level at which the next pool is used up or the next limit is reached.
     double level = std::numeric_limits<double>::infinity();
     for (const PoolIndex pool : pools_) {
-      if (users_[pool] > 0) level = std::min(level, left_[pool] / users_[pool]);
+      if (users_[pool] > 0) level = std::min(level, left_[pool] / weight_[pool]);
     }
     for (const std::uint32_t i : growing_) level = std::min(level, routes[i]->rate_limit);
     // Decide for all before taking anything away, or a pool's remainder would look like its share.
@@ -39,7 +52,7 @@ void MaxMin::rates(std::span<const Route* const> routes, std::span<const double>
       const Route& route = *routes[i];
       return route.rate_limit <= level ||
              std::any_of(route.pools.begin(), route.pools.end(),
-                         [&](PoolIndex pool) { return left_[pool] / users_[pool] <= level; });
+                         [&](PoolIndex pool) { return left_[pool] / weight_[pool] <= level; });
     };
     const auto stopped = std::stable_partition(growing_.begin(), growing_.end(),
                                                [&](std::uint32_t i) { return !stops(i); });
@@ -60,6 +73,9 @@ FairShare::FairShare(std::vector<Route> routes, std::vector<double> pool_capacit
   for (const double capacity : capacity_) ensure(capacity > 0, "a pool has a capacity");
   for (const Route& route : routes_) {
     ensure(!route.pools.empty() && route.rate_limit > 0, "a route has a pool and a rate limit > 0");
+    ensure(route.weights.empty() || route.weights.size() == route.pools.size(),
+           "a route has a weight for each pool or none at all");
+    for (const double weight : route.weights) ensure(weight > 0, "a weight is > 0");
     double rate = route.rate_limit;
     for (const PoolIndex pool : route.pools) {
       ensure(pool < capacity_.size(), "a route's pools exist");

@@ -22,15 +22,18 @@ inline constexpr RouteIndex kNoRoute = UINT32_MAX;
 struct Route {
   std::vector<PoolIndex> pools;
   double rate_limit = std::numeric_limits<double>::infinity();
+  /// By pool, > 0: how many equal tasks this one stands for there. They go in step, each at the
+  /// task's rate, so the pool gives `weights` times that rate. Empty: one everywhere.
+  std::vector<double> weights = {};
 };
 
 /// Max-min fair rates: no task's rate can be raised without lowering that of one which has no more.
 /// Progressive filling (Bertsekas and Gallager, Data Networks, section 6.5.2): all rates grow
 /// together until a limit or a pool stops some of them; the others go on. Every route has a pool;
-/// `capacity` > 0 by pool, `rates` by element of `routes`.
+/// `capacity` > 0 by pool, `rates` by element of `routes`: those of one of the tasks it stands for.
 class MaxMin {
  public:
-  explicit MaxMin(std::size_t pools) : left_(pools), users_(pools) {}
+  explicit MaxMin(std::size_t pools) : left_(pools), users_(pools), weight_(pools) {}
   void rates(std::span<const Route* const> routes, std::span<const double> capacity,
              std::span<double> rates);
 
@@ -38,21 +41,23 @@ class MaxMin {
   void freeze(const Route& route, double rate);
 
   std::vector<double> left_;          // capacity not yet given away, by pool
-  std::vector<std::uint32_t> users_;  // tasks still growing, by pool
+  std::vector<std::uint32_t> users_;  // routes still growing, by pool
+  std::vector<double> weight_;        // their weights' sum, by pool
   std::vector<PoolIndex> pools_;      // those in use
   std::vector<std::uint32_t> growing_;
 };
 
 /// The tasks that run on routes now: how much each has left and how fast it goes. Work is counted
 /// in picoseconds that the task would take alone on its route; alone it goes at min(rate_limit,
-/// capacities), so a task that gets half that rate takes twice as long.
+/// capacities), so a task that gets half that rate takes twice as long. A task that stands for
+/// several has the work of one of them, as it would take without the others.
 ///
 /// Work done is a double and an expected finish is rounded to the nearest picosecond: exact while
 /// the rate never changes from the full one, else within half a picosecond for each change of rate.
 class FairShare {
  public:
-  /// Throws InternalError for a capacity or limit <= 0 or a route without pools or with unknown
-  /// ones.
+  /// Throws InternalError for a capacity, limit or weight <= 0, a route without pools or with
+  /// unknown ones, or weights that are not one for each pool.
   FairShare(std::vector<Route> routes, std::vector<double> pool_capacity);
 
   /// `route` may differ from the task's in the last run.

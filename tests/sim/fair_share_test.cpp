@@ -85,3 +85,36 @@ TEST_CASE("routes and pools that make no sense are refused", "[sim]") {
   CHECK_THROWS_AS(FairShare({{{0, 0}}}, {1.0}), InternalError);
   CHECK_THROWS_AS(FairShare({{{0}, 0.0}}, {1.0}), InternalError);
 }
+
+TEST_CASE("a route of weight n is n routes", "[sim]") {
+  std::mt19937 random(12);
+  std::uniform_real_distribution<double> uniform(0.1, 4.0);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<double> capacity(1 + random() % 4);
+    for (auto& c : capacity) c = uniform(random);
+    std::vector<Route> weighted, single;
+    std::vector<std::size_t> first;
+    for (std::size_t i = 0; i < 1 + random() % 5; ++i) {
+      Route route;
+      for (PoolIndex pool = 0; pool < capacity.size(); ++pool) {
+        if (random() % 2 == 0) route.pools.push_back(pool);
+      }
+      if (route.pools.empty()) route.pools.push_back(0);
+      if (random() % 3 == 0) route.rate_limit = uniform(random) / 4;
+      const std::size_t n = 1 + random() % 4;
+      first.push_back(single.size());
+      single.insert(single.end(), n, route);
+      route.weights.assign(route.pools.size(), static_cast<double>(n));
+      weighted.push_back(route);
+    }
+    const auto expected = max_min(single, capacity), found = max_min(weighted, capacity);
+    for (std::size_t i = 0; i < weighted.size(); ++i) {
+      CHECK(found[i] == Approx(expected[first[i]]).epsilon(1e-9));
+    }
+  }
+}
+
+TEST_CASE("weights that do not fit a route's pools are refused", "[sim]") {
+  CHECK_THROWS_AS(FairShare({{{0}, 1.0, {1.0, 2.0}}}, {1.0}), InternalError);
+  CHECK_THROWS_AS(FairShare({{{0}, 1.0, {0.0}}}, {1.0}), InternalError);
+}
