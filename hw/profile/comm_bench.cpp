@@ -183,19 +183,6 @@ std::vector<int> group_sizes(int ranks) {
   return sizes;
 }
 
-/// A computation of about `target` seconds: multiplications on registers, polled every ~0.2 ms.
-double compute_polled(Progress& progress, std::int64_t rounds) {
-  const auto begin = Clock::now();
-  double x = 1.0;
-  for (std::int64_t r = 0; r < rounds; ++r) {
-    for (int i = 0; i < 100000; ++i) x = x * 0.999999 + 1e-6;
-    progress.poll();
-  }
-  volatile double keep = x;
-  static_cast<void>(keep);
-  return seconds(Clock::now() - begin);
-}
-
 }  // namespace
 
 std::vector<std::int64_t> default_comm_sizes() {
@@ -222,24 +209,6 @@ std::vector<TransferSample> measure_communication(World& world, const CommBenchO
   }
   world.barrier();
   return world.rank() == 0 ? samples : std::vector<TransferSample>{};
-}
-
-double measure_overlap_slowdown(World& world, std::int64_t bytes) {
-  if (world.size() < 2) return 1.0;
-  std::vector<float> data(static_cast<std::size_t>(bytes) / sizeof(float), 1.0F);
-  std::vector<double> ratios;
-  for (int i = 0; i < 7; ++i) {
-    world.barrier();
-    const std::int64_t rounds = 60;
-    const double alone = compute_polled(world.progress(), rounds);
-    world.barrier();
-    Pending pending = world.all().all_reduce_sum(std::span<float>(data));
-    const double beside = compute_polled(world.progress(), rounds);
-    pending.wait();
-    const double own = seconds(pending.times().in_progress);
-    ratios.push_back((beside - own) / alone);
-  }
-  return std::max(1.0, quantile(ratios, 0.5));
 }
 
 bool directions_share_link(World& world, std::int64_t bytes) {

@@ -25,10 +25,6 @@ std::vector<std::int64_t> default_comm_sizes();
 /// (CommTimes::cpu). Rank 0 gets the samples, other ranks an empty list.
 std::vector<TransferSample> measure_communication(World& world, const CommBenchOptions& options);
 
-/// How much longer a computation takes while an all-reduce of `bytes` progresses beside it, beyond
-/// the core time of the all-reduce itself; >= 1. Collective over the world.
-double measure_overlap_slowdown(World& world, std::int64_t bytes);
-
 /// Whether `bytes` in each direction at once between ranks 0 and 1 take about twice as long as one
 /// direction alone (at least 1.75 times, median of 9). Collective over the world; the answer is
 /// rank 0's.

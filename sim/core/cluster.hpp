@@ -104,8 +104,6 @@ struct Cluster {
   DeviceSpec device;
   LinkSpec intra_node;
   LinkSpec inter_node;
-  /// Slowdown of computation while a transfer progresses beside it, >= 1.
-  double overlap_slowdown = 1.0;
   std::vector<OperationSample> operations;
   std::vector<TransferSample> transfers;
   std::vector<CalibrationFactor> calibration;

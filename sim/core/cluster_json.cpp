@@ -188,7 +188,6 @@ Json to_json(const Cluster& c) {
   json["device"] = device_json(c.device);
   json["intra_node"] = link_json(c.intra_node);
   json["inter_node"] = link_json(c.inter_node);
-  json["overlap_slowdown"] = c.overlap_slowdown;
   Json operations = Json::array();
   for (const OperationSample& s : c.operations) operations.push_back(sample_json(s));
   json["operations"] = std::move(operations);
@@ -223,8 +222,8 @@ Cluster read_cluster(const JsonDocument& document) {
   r.object("device", [&c](JsonReader& d) { c.device = read_device(d); });
   r.object("intra_node", [&c](JsonReader& l) { c.intra_node = read_link(l); });
   r.object("inter_node", [&c](JsonReader& l) { c.inter_node = read_link(l); });
-  c.overlap_slowdown =
-      r.optional_number("overlap_slowdown", NumberRange::at_least(1)).value_or(1.0);
+  // In older files; nothing depends on it.
+  static_cast<void>(r.optional_number("overlap_slowdown", NumberRange::at_least(1)));
   r.optional_array("operations", [&c](JsonReader& s) { c.operations.push_back(read_sample(s)); });
   r.optional_array("transfers", [&c](JsonReader& t) { c.transfers.push_back(read_transfer(t)); });
   r.optional_array("calibration", [&c](JsonReader& f) {

@@ -113,6 +113,10 @@ TEST_CASE("a machine file survives a round trip and names what is wrong in it", 
   c.provenance = {"2026-01-01T00:00:00Z", "host", "oneDNN 2.6.3", "parplan profile", {"a.json"}};
   const std::string text = dump(to_json(c));
   CHECK(read_cluster(JsonDocument("machine.json", text)) == c);
+  // Older files have a key more, on which nothing depended.
+  const std::string older =
+      replaced(text, "\"cores_per_node\": 2", "\"cores_per_node\": 2, \"overlap_slowdown\": 1.5");
+  CHECK(read_cluster(JsonDocument("machine.json", older)) == c);
   CHECK_THROWS_AS(read_cluster(JsonDocument("m.json", replaced(text, "1.25", "-1.25"))),
                   InputError);
   CHECK_THROWS_AS(read_cluster(JsonDocument("m.json", replaced(text, "machine", "plan"))),

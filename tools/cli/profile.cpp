@@ -182,7 +182,6 @@ class Profile : public Command {
     options.bytes = hw::default_comm_sizes();
     if (quick_) options.time_per_point = Seconds{0.01};
     cluster.transfers = hw::measure_communication(world, options);
-    cluster.overlap_slowdown = hw::measure_overlap_slowdown(world, 4 << 20);
     cluster.intra_node.half_duplex = hw::directions_share_link(world, 1 << 20);
     // Last, so that reductions in steps are compared with the benchmark's.
     measure_operations(world, cluster, world.size());
@@ -211,7 +210,6 @@ class Profile : public Command {
                               ranks.operations.end());
     cluster.transfers = ranks.transfers;
     cluster.intra_node.half_duplex = ranks.intra_node.half_duplex;
-    cluster.overlap_slowdown = ranks.overlap_slowdown;
     cluster.device.transport_bytes =
         std::max(Bytes{0}, ranks.device.transport_bytes - cluster.device.process_bytes);
   }
@@ -233,8 +231,7 @@ class Profile : public Command {
               << " per operation, " << text_of(c.device.step_overhead) << " per step\n";
     if (!c.transfers.empty()) {
       std::cout << "link                  " << text_of(c.intra_node.latency) << ", "
-                << text_of_rate(c.intra_node.bandwidth.value, "B") << ", slowdown beside transfers "
-                << text_of_percent(c.overlap_slowdown - 1.0) << "\n";
+                << text_of_rate(c.intra_node.bandwidth.value, "B") << "\n";
     }
     std::cout << c.operations.size() << " operation and " << c.transfers.size()
               << " transfer samples written to " << output_ << "\n";
