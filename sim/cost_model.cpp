@@ -6,6 +6,7 @@
 
 #include "sim/core/collective_algorithm.hpp"
 #include "sim/core/op_work.hpp"
+#include "sim/core_sharing.hpp"
 
 namespace parplan::sim {
 namespace {
@@ -229,8 +230,19 @@ TransferCost CostModel::from_benchmark(CollectiveKind kind, int ranks, Bytes siz
     cost.wall = read(table->second.wall, size);
     cost.cpu = std::min(read(table->second.cpu, size), cost.wall);
     cost.sender_cpu = std::min(read(table->second.sender_cpu, size), cost.wall);
+    if (kind != CollectiveKind::kSendReceive) cost = with_own_cores(cost, ranks);
   }
   return cost;
+}
+
+/// `ranks` at once on one node with cores for fewer: a core share of t on a core of one's own took
+/// t x sharing_factor of the wall time, and the measured share may contain others' turns. What
+/// results takes the measured wall time again when only these ranks share the cores.
+TransferCost CostModel::with_own_cores(TransferCost shared, int ranks) const {
+  const double crowd = sharing_factor(ranks, cluster_);
+  if (crowd <= 1.0) return shared;
+  const Seconds cpu = std::min(shared.cpu, shared.wall / crowd);
+  return {shared.wall - cpu * (crowd - 1.0), cpu, shared.sender_cpu};
 }
 
 double CostModel::in_situ_correction(CollectiveKind kind, int ranks, Bytes size) const {

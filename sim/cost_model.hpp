@@ -31,7 +31,7 @@ struct Conditions {
   Bytes working_set;   ///< flat buffers and arena of the rank
 };
 
-/// A transfer or collective between ranks that arrive together.
+/// A transfer or collective between ranks that arrive together and have cores of their own.
 struct TransferCost {
   Seconds wall;        ///< from start to completion with nothing else running
   Seconds cpu;         ///< part of it on the core of each rank (of the receiver)
@@ -52,7 +52,9 @@ enum class Waits : std::uint8_t { kAtOnce, kLater };
 /// Transfers: samples of the benchmark of the same kind, interpolated over log bytes per group
 /// size; without them latency x steps + bytes / bandwidth with the steps and bytes of
 /// `sim/core/collective_algorithm.hpp`. Samples from training steps (`in_situ`) give a correction
-/// to that, interpolated likewise and constant beyond the sizes that were seen.
+/// to that, interpolated likewise and constant beyond the sizes that were seen. Samples of more
+/// ranks than a node has cores for were measured while these shared the cores; what their core
+/// share would take on cores of their own is derived from that, see `with_own_cores`.
 /// Calibration factors multiply.
 class CostModel {
  public:
@@ -88,6 +90,7 @@ class CostModel {
   double factor(const std::string& key) const;
   TransferCost without_samples(CollectiveKind kind, int ranks, Bytes size, Span span) const;
   TransferCost from_benchmark(CollectiveKind kind, int ranks, Bytes size, Span span) const;
+  TransferCost with_own_cores(TransferCost shared, int ranks) const;
   double in_situ_correction(CollectiveKind kind, int ranks, Bytes size) const;
 
   struct TransferTable {

@@ -49,6 +49,9 @@ class PredictedTraceBuilder {
       case StepTask::Part::kOperation:
         if (own) add_operation(t);
         break;
+      case StepTask::Part::kOperationCpu:
+        if (own) finish_operation(t);
+        break;
       case StepTask::Part::kOptimizer:
         if (own) add(t, instruction(class_, task.instruction), line_.start_ps[t]);
         break;
@@ -84,6 +87,15 @@ class PredictedTraceBuilder {
     event.bytes = operation.bytes;
     event.flop = operation.flop;
     events_.push_back(event);
+  }
+
+  /// The core share comes straight after the rest of its operation, whose event is the last one on
+  /// the compute stream.
+  void finish_operation(std::size_t t) {
+    const auto event = std::find_if(events_.rbegin(), events_.rend(), [](const TraceEvent& e) {
+      return e.stream == Stream::kCompute;
+    });
+    event->end = Picoseconds{line_.finish_ps[t]};
   }
 
   void add(std::size_t t, const Instruction& i, std::int64_t posted_ps) {

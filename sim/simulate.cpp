@@ -8,14 +8,6 @@
 namespace parplan::sim {
 namespace {
 
-bool blocks_on_tensor_group(const StepTask& task, const Program& program) {
-  if (task.part != StepTask::Part::kOperation) return false;
-  const RankClass& c = program.classes[task.rank_class];
-  const Instruction& i = c.instructions[task.instruction];
-  const OpCode code = c.bodies[i.body].operations[task.operation].code;
-  return code == OpCode::kTensorAllReduce || code == OpCode::kTensorAllGather;
-}
-
 /// Adds up one class's compute stream: tasks by kind, gaps by what they wait for.
 class BreakdownBuilder {
  public:
@@ -53,6 +45,7 @@ class BreakdownBuilder {
         b.overhead += time;
         break;
       case StepTask::Part::kOperation:
+      case StepTask::Part::kOperationCpu:
         (blocks_on_tensor_group(task, program_) ? b.tensor_communication : b.compute) += time;
         break;
       case StepTask::Part::kOptimizer:

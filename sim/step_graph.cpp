@@ -7,6 +7,7 @@
 
 #include "sim/core/error.hpp"
 #include "sim/core/memory_replay.hpp"
+#include "sim/core_sharing.hpp"
 
 namespace parplan::sim {
 namespace {
@@ -35,7 +36,16 @@ Span span_of_positions(const Layout& layout, const Cluster& cluster, int a, int 
 
 int busy_ranks_of(const Layout& layout, const Cluster& cluster) {
   const int at_once = layout.dp * layout.tp * layout.pp;
-  return std::max(1, std::min(at_once, cluster.devices_per_node));
+  return std::max(1, std::min({at_once, cluster.devices_per_node, ranks_with_cores(cluster)}));
+}
+
+bool blocks_on_tensor_group(const StepTask& task, const Program& program) {
+  if (task.part == StepTask::Part::kOperationCpu) return true;
+  if (task.part != StepTask::Part::kOperation) return false;
+  const RankClass& c = program.classes[task.rank_class];
+  const Instruction& i = c.instructions[task.instruction];
+  const OpCode code = c.bodies[i.body].operations[task.operation].code;
+  return code == OpCode::kTensorAllReduce || code == OpCode::kTensorAllGather;
 }
 
 Bytes working_set_of(const RankClass& rank_class, DType precision) {
@@ -62,7 +72,8 @@ class StepGraphBuilder {
       : model_(model),
         program_(program),
         costs_(costs),
-        busy_ranks_(busy_ranks_of(program.layout, costs.cluster())) {
+        busy_ranks_(busy_ranks_of(program.layout, costs.cluster())),
+        cores_(share_cores(program.layout, costs.cluster())) {
     for (const RankClass& c : program.classes) {
       conditions_.push_back({busy_ranks_, working_set_of(c, program.precision)});
     }
@@ -85,6 +96,7 @@ class StepGraphBuilder {
     }
     result_.graph = std::get<TaskGraph>(std::move(built));
     renumber();
+    if (!cores_.empty()) draw_on_cores();
     return std::move(result_);
   }
 
@@ -118,7 +130,13 @@ class StepGraphBuilder {
     class_ = c;
     const RankClass& rank_class = program_.classes[c];
     communications_.assign(rank_class.instructions.size(), {});
-    compute(StepTask::Part::kStepStart, 0, costs_.step_overhead());
+    if (shares_core()) {
+      // Waiting for the step to start takes no core, its overhead does.
+      compute(StepTask::Part::kStepStart, 0, Seconds{});
+      compute(StepTask::Part::kOverhead, 0, costs_.step_overhead());
+    } else {
+      compute(StepTask::Part::kStepStart, 0, costs_.step_overhead());
+    }
     for (std::size_t i = 0; i < rank_class.instructions.size(); ++i) {
       const Instruction& instruction = rank_class.instructions[i];
       wait_for(instruction);
@@ -199,26 +217,35 @@ class StepGraphBuilder {
     const Body& body = program_.classes[class_].bodies[instruction.body];
     for (std::int32_t o = instruction.op_begin; o < instruction.op_end; ++o) {
       const Operation& operation = body.operations[o];
-      const OperationCost cost = price(operation, instruction.microbatch);
-      compute(StepTask::Part::kOperation, index, cost.time, cost.source, o);
+      if (operation.code == OpCode::kTensorAllReduce ||
+          operation.code == OpCode::kTensorAllGather) {
+        run_collective(operation, index, o);
+        continue;
+      }
+      const OperationCost cost =
+          costs_.operation(operation, model_.op(operation.op).body, program_.precision,
+                           instruction.microbatch, conditions_[class_]);
+      compute(StepTask::Part::kOperation, index, cost.time + costs_.operation_overhead(),
+              cost.source, o);
     }
   }
 
-  OperationCost price(const Operation& operation, std::int32_t microbatch) {
-    const Seconds overhead = costs_.operation_overhead();
+  void run_collective(const Operation& operation, std::int32_t index, std::int32_t o) {
+    const int tp = program_.layout.tp;
     const bool reduces = operation.code == OpCode::kTensorAllReduce;
-    if (reduces || operation.code == OpCode::kTensorAllGather) {
-      const int tp = program_.layout.tp;
-      const Bytes size{operation.bytes.value * (reduces ? 1 : tp)};
-      const TransferCost cost =
-          costs_.collective(reduces ? CollectiveKind::kAllReduce : CollectiveKind::kAllGather, tp,
-                            size, span_of_tensor_group(program_.layout, costs_.cluster()));
-      return {cost.wall + overhead, CostSource::kInterpolated};
+    const Bytes size{operation.bytes.value * (reduces ? 1 : tp)};
+    const TransferCost cost =
+        costs_.collective(reduces ? CollectiveKind::kAllReduce : CollectiveKind::kAllGather, tp,
+                          size, span_of_tensor_group(program_.layout, costs_.cluster()));
+    constexpr CostSource kSource = CostSource::kInterpolated;
+    if (!shares_core()) {
+      compute(StepTask::Part::kOperation, index, cost.wall + costs_.operation_overhead(), kSource,
+              o);
+      return;
     }
-    OperationCost cost = costs_.operation(operation, model_.op(operation.op).body,
-                                          program_.precision, microbatch, conditions_[class_]);
-    cost.time += overhead;
-    return cost;
+    compute(StepTask::Part::kOperation, index, cost.wall - cost.cpu, kSource, o);
+    compute(StepTask::Part::kOperationCpu, index, cost.cpu + costs_.operation_overhead(), kSource,
+            o);
   }
 
   const LinkSpec& link_to(int peer) const {
@@ -311,6 +338,36 @@ class StepGraphBuilder {
     }
   }
 
+  bool shares_core() const { return !cores_.empty() && cores_.route_of_class[class_] != kNoRoute; }
+
+  static bool needs_core(const StepTask& task, const Program& program) {
+    switch (task.part) {
+      case StepTask::Part::kOverhead:
+      case StepTask::Part::kOperationCpu:
+      case StepTask::Part::kSendCpu:
+      case StepTask::Part::kReceiveCpu:
+      case StepTask::Part::kOptimizer:
+        return true;
+      case StepTask::Part::kOperation:
+        return !blocks_on_tensor_group(task, program);
+      case StepTask::Part::kStepStart:
+      case StepTask::Part::kTransfer:
+      case StepTask::Part::kCollective:
+        return false;
+    }
+    return false;
+  }
+
+  void draw_on_cores() {
+    Contention& contention = result_.contention;
+    contention.pool_capacity = cores_.pool_capacity;
+    contention.routes = cores_.routes;
+    for (const StepTask& task : result_.tasks) {
+      contention.route_of_task.push_back(
+          needs_core(task, program_) ? cores_.route_of_class[task.rank_class] : kNoRoute);
+    }
+  }
+
   std::string task_name(const StepTask& task) const {
     const Instruction& i = program_.classes[task.rank_class].instructions[task.instruction];
     return to_string(i.key, model_) + " of position " +
@@ -344,6 +401,7 @@ class StepGraphBuilder {
   const Program& program_;
   const CostModel& costs_;
   int busy_ranks_;
+  CoreSharing cores_;
   std::vector<Conditions> conditions_;  ///< per class
   TaskGraphBuilder builder_;
   StepGraph result_;

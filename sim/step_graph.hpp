@@ -7,6 +7,7 @@
 #include "sim/core/model.hpp"
 #include "sim/core/program.hpp"
 #include "sim/cost_model.hpp"
+#include "sim/event_queue.hpp"
 #include "sim/task_graph.hpp"
 
 namespace parplan::sim {
@@ -14,13 +15,14 @@ namespace parplan::sim {
 /// What one task of a step stands for.
 struct StepTask {
   enum class Part : std::uint8_t {
-    kStepStart,   ///< per-step overhead of a rank
-    kOverhead,    ///< issuing an instruction
-    kOperation,   ///< one operation of a kRun instruction
-    kTransfer,    ///< a send and its receive, on the link
-    kCollective,  ///< a reduction, beside computation
-    kSendCpu,     ///< the sender's core share of a transfer
-    kReceiveCpu,  ///< the receiver's or a collective's core share, paid where it is waited for
+    kStepStart,     ///< per-step overhead of a rank, or only its start where cores are shared
+    kOverhead,      ///< issuing an instruction
+    kOperation,     ///< one operation of a kRun instruction
+    kOperationCpu,  ///< the core share of a blocking collective, where cores are shared
+    kTransfer,      ///< a send and its receive, on the link
+    kCollective,    ///< a reduction, beside computation
+    kSendCpu,       ///< the sender's core share of a transfer
+    kReceiveCpu,    ///< the receiver's or a collective's core share, paid where it is waited for
     kOptimizer,
   };
   Part part = Part::kOperation;
@@ -36,12 +38,17 @@ struct StepTask {
 /// they do in the executor. Transfers are rendezvous: they start when sender and receiver have both
 /// come to them. The part of a transfer that a rank's own core must do is a task on its compute
 /// stream, at the point where the result is waited for: that is when it can no longer be put off.
+///
+/// Where a node holds more ranks than cores, everything that needs a core draws on the node's:
+/// operations, overheads and the core shares of transfers and collectives; waiting draws nothing.
+/// Durations are those of a rank with a core of its own.
 struct StepGraph {
   TaskGraph graph;
   std::vector<StepTask> tasks;             ///< by task
   std::vector<std::int64_t> durations_ps;  ///< by task
   std::vector<CostSource> sources;         ///< by task: what the duration rests on
   std::vector<ResourceIndex> compute;      ///< per class: its compute stream
+  Contention contention;                   ///< shared cores; without routes when there are none
 };
 
 /// Throws InputError naming the instructions when the program's list deadlocks.
@@ -53,9 +60,13 @@ Span span_of_tensor_group(const Layout& layout, const Cluster& cluster);
 Span span_of_data_group(const Layout& layout, const Cluster& cluster);
 Span span_of_positions(const Layout& layout, const Cluster& cluster, int a, int b);
 
-/// Ranks of a node that compute at the same time: all of them, but under model parallelism, where
-/// the devices take turns, one replica's worth per device that works.
+/// Ranks of a node that compute at the same time, each on cores of its own: at most as many as the
+/// node has cores for. All of them, but under model parallelism, where the devices take turns, one
+/// replica's worth per device that works.
 int busy_ranks_of(const Layout& layout, const Cluster& cluster);
+
+/// Whether the task is (part of) a collective of the tensor-parallel ranks.
+bool blocks_on_tensor_group(const StepTask& task, const Program& program);
 
 /// Flat buffers and arena of a rank of the class.
 Bytes working_set_of(const RankClass& rank_class, DType precision);

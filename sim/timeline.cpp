@@ -38,7 +38,9 @@ Timeline steady_timeline(const StepGraph& step) {
   line.end_ps.assign(classes, 0);
   std::vector<std::int64_t> shift(classes, 0);
   std::optional<EventQueue> queue;
-  if (has_contention(step.graph)) queue.emplace(step.graph);
+  if (!step.contention.routes.empty() || has_contention(step.graph)) {
+    queue.emplace(step.graph, step.contention);
+  }
   for (int s = 0; s < kMostSteps; ++s) {
     const std::int64_t origin = *std::min_element(line.end_ps.begin(), line.end_ps.end());
     const std::int64_t before = *std::max_element(line.end_ps.begin(), line.end_ps.end()) - origin;

@@ -18,7 +18,9 @@ struct Timeline {
 };
 
 /// Evaluates steps until the period repeats (at most 8 steps; pipelines settle after two): with the
-/// longest-path pass, or with the event queue where transfers of both directions share a link.
+/// longest-path pass, or with the event queue where transfers of both directions share a link or
+/// ranks share cores. Steps are evaluated one by one: what a class does before another has finished
+/// the step before does not compete with it for cores.
 Timeline steady_timeline(const StepGraph& step);
 
 }  // namespace parplan::sim

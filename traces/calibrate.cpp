@@ -7,6 +7,7 @@
 
 #include "sim/core/error.hpp"
 #include "sim/core/op_code.hpp"
+#include "sim/core_sharing.hpp"
 #include "sim/cost_model.hpp"
 #include "sim/predicted_trace.hpp"
 #include "sim/step_graph.hpp"
@@ -204,6 +205,12 @@ Cluster calibrate(const Cluster& machine, const std::vector<NamedTrace>& traces,
   for (const NamedTrace& trace : traces) {
     if (trace.file.trace.source != TraceSource::kMeasured) {
       throw InputError(trace.name + ": a predicted trace cannot calibrate a machine file");
+    }
+    if (!sim::share_cores(trace.file.plan.layout, machine).empty()) {
+      throw InputError(trace.name + ": a node of " + machine.name + " with " +
+                       std::to_string(machine.cores_per_node) +
+                       " cores held more ranks than that, so that its times are not those of a "
+                       "core; calibrate from plans of fewer ranks");
     }
     evidence.add(trace.file);
     result.provenance.fitted_from.push_back(trace.name + " (" + to_string(trace.file.plan.layout) +

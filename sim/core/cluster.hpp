@@ -20,7 +20,8 @@ struct OperationSample {
   DType dtype = DType::kFloat32;
   OpShape shape;
   OpVariant variant;
-  /// Ranks of the node that computed at the same time; they share caches and memory bandwidth.
+  /// Ranks of the node that computed at the same time, each on cores of its own; they share caches
+  /// and memory bandwidth. Times never contain the waiting of ranks that outnumber the cores.
   int busy_ranks = 1;
   /// Flat buffers and arena of the rank that ran it: what passes through the caches between two
   /// uses of the same weight.
@@ -35,7 +36,8 @@ struct TransferSample {
   CollectiveKind kind{};
   int ranks = 2;
   Bytes bytes;       ///< payload as nccl-tests count it
-  Seconds median;    ///< wall time with nothing else running
+  Seconds median;    ///< wall time with nothing else running; of ranks that share cores if `ranks`
+                     ///< are more than the node has cores for
   Seconds cpu;       ///< of it spent by the rank's own core; send_receive: by the receiver's
   Seconds peer_cpu;  ///< send_receive: by the sender's core; 0 for collectives
   double relative_spread = 0.0;
@@ -100,7 +102,12 @@ struct Cluster {
   std::string name;
   int nodes = 1;
   int devices_per_node = 1;  ///< ranks that a node is meant to hold
-  int cores_per_node = 0;    ///< 0: a core of its own for every rank (GPUs)
+  /// Ranks beyond it share the cores, see sim/core_sharing.hpp. 0: a core for every rank (GPUs).
+  int cores_per_node = 0;
+  /// How much longer the work of ranks that outnumber the cores takes than fair turns say, >= 1:
+  /// waiting ranks keep looking, the scheduler leaves busy ones on one core while another only has
+  /// waiting ones, caches change hands.
+  double core_sharing_slowdown = 1.0;
   DeviceSpec device;
   LinkSpec intra_node;
   LinkSpec inter_node;

@@ -185,6 +185,7 @@ Json to_json(const Cluster& c) {
   json["nodes"] = c.nodes;
   json["devices_per_node"] = c.devices_per_node;
   json["cores_per_node"] = c.cores_per_node;
+  json["core_sharing_slowdown"] = c.core_sharing_slowdown;
   json["device"] = device_json(c.device);
   json["intra_node"] = link_json(c.intra_node);
   json["inter_node"] = link_json(c.inter_node);
@@ -219,6 +220,8 @@ Cluster read_cluster(const JsonDocument& document) {
   c.nodes = r.integer<int>("nodes", 1);
   c.devices_per_node = r.integer<int>("devices_per_node", 1);
   c.cores_per_node = r.optional_integer<int>("cores_per_node", 0).value_or(0);
+  c.core_sharing_slowdown =
+      r.optional_number("core_sharing_slowdown", NumberRange::at_least(1)).value_or(1.0);
   r.object("device", [&c](JsonReader& d) { c.device = read_device(d); });
   r.object("intra_node", [&c](JsonReader& l) { c.intra_node = read_link(l); });
   r.object("inter_node", [&c](JsonReader& l) { c.inter_node = read_link(l); });

@@ -87,6 +87,7 @@ TEST_CASE("a machine file survives a round trip and names what is wrong in it", 
   c.measured = true;
   c.devices_per_node = 2;
   c.cores_per_node = 2;
+  c.core_sharing_slowdown = 1.5;
   c.device.name = "core";
   c.device.memory = Bytes{std::int64_t{8} << 30};
   c.device.peak[DType::kFloat32] = FlopPerSecond{2.5e11};

@@ -126,3 +126,31 @@ TEST_CASE("transfers in steps correct the benchmark, and only of one node", "[si
   CHECK(wall(costs, 10'000, Span::kOneNode, Waits::kLater) == Approx(1.5 * 2e-5).epsilon(1e-6));
   CHECK(wall(costs, 10'000, Span::kSeveralNodes) == Approx(1e-5 * 1 + 1e-5).epsilon(1e-6));
 }
+
+TEST_CASE("a collective measured by ranks that shared cores is freed of their turns", "[sim]") {
+  Cluster c = machine();
+  c.devices_per_node = 4;
+  TransferSample t = transfer(1 << 20, 1e-3);
+  t.ranks = 4;
+  t.cpu = Seconds{0.8e-3};
+  c.transfers = {t};
+  const auto cost = [&c] {
+    return CostModel(c).collective(CollectiveKind::kAllReduce, 4, Bytes{1 << 20}, Span::kOneNode);
+  };
+  c.cores_per_node = 4;
+  CHECK(cost().wall.value == Approx(1e-3));
+  CHECK(cost().cpu.value == Approx(0.8e-3));
+  // Four ranks on two cores: of 1 ms no rank can have had a core for more than 0.5 ms. Without the
+  // turns of the others that is all it takes.
+  c.cores_per_node = 2;
+  CHECK(cost().wall.value == Approx(0.5e-3));
+  CHECK(cost().cpu.value == Approx(0.5e-3));
+  // 0.3 ms of core take 0.6 ms of the millisecond when shared by two; 0.4 ms are waiting.
+  c.transfers[0].cpu = Seconds{0.3e-3};
+  CHECK(cost().wall.value == Approx(0.7e-3));
+  CHECK(cost().cpu.value == Approx(0.3e-3));
+  // Sharing that costs something was in the measured time, too: 0.3 x 2 x 1.25 = 0.75 ms.
+  c.core_sharing_slowdown = 1.25;
+  CHECK(cost().wall.value == Approx(0.55e-3));
+  CHECK(cost().cpu.value == Approx(0.3e-3));
+}

@@ -146,3 +146,156 @@ TEST_CASE("the predicted trace carries every instruction and operation once per 
   for (const TraceEvent& e : s.trace.events) CHECK(e.end >= e.start);
   CHECK(s.trace.summaries.size() == 4);
 }
+
+namespace {
+
+/// As the ideal one, with 4 devices and `cores` cores in a node; 0: a core for each.
+Cluster cluster_with_cores(int cores) {
+  Cluster c = ideal_cluster();
+  c.devices_per_node = 4;
+  c.cores_per_node = cores;
+  return c;
+}
+
+double step_time(const Plan& plan, const Cluster& cluster) {
+  return sim::simulate(plan, cluster).step_time.value;
+}
+
+}  // namespace
+
+TEST_CASE("equal ranks that share cores take ranks over cores times as long", "[sim]") {
+  const Model model = chain(4);
+  const Plan two = plan_for(model, "dp=2", 12), three = plan_for(model, "dp=3", 12);
+  Cluster busy = cluster_with_cores(0);
+  busy.device.operation_overhead = Seconds{1e-6};
+  busy.device.instruction_overhead = Seconds{2e-6};
+  busy.device.step_overhead = Seconds{5e-5};
+  const double alone2 = step_time(two, busy), alone3 = step_time(three, busy);
+  busy.cores_per_node = 1;
+  CHECK(step_time(two, busy) == Approx(2 * alone2).epsilon(1e-9));
+  CHECK(step_time(three, busy) == Approx(3 * alone3).epsilon(1e-9));
+  busy.cores_per_node = 2;
+  CHECK(step_time(two, busy) == alone2);
+  CHECK(step_time(three, busy) == Approx(1.5 * alone3).epsilon(1e-9));
+  // Turns that cost something.
+  busy.core_sharing_slowdown = 1.25;
+  CHECK(step_time(two, busy) == alone2);
+  CHECK(step_time(three, busy) == Approx(1.25 * 1.5 * alone3).epsilon(1e-9));
+  busy.core_sharing_slowdown = 1.0;
+  // Two threads a rank: three ranks want six of the four cores.
+  busy.cores_per_node = 4;
+  busy.device.cores = 2;
+  CHECK(step_time(two, busy) == alone2);
+  CHECK(step_time(three, busy) == Approx(1.5 * alone3).epsilon(1e-9));
+}
+
+TEST_CASE("only the ranks on a node share its cores", "[sim]") {
+  const Model model = chain(4);
+  const Plan plan = plan_for(model, "dp=4");
+  Cluster cluster = cluster_with_cores(0);
+  const double alone = step_time(plan, cluster);
+  cluster.cores_per_node = 2;
+  CHECK(step_time(plan, cluster) == Approx(2 * alone).epsilon(1e-9));
+  cluster.nodes = 2;
+  cluster.devices_per_node = 2;
+  CHECK(step_time(plan, cluster) == alone);
+  cluster.cores_per_node = 1;
+  CHECK(step_time(plan, cluster) == Approx(2 * alone).epsilon(1e-9));
+}
+
+TEST_CASE("ranks with cores of their own are simulated as if cores were not counted", "[sim]") {
+  const Model model = chain(4);
+  for (const char* layout : {"dp=2", "tp=2", "pp=2,microbatches=4", "dp=2,pp=2,microbatches=2"}) {
+    INFO(layout);
+    const Plan plan = plan_for(model, layout);
+    Cluster cluster = cluster_with_cores(0);
+    cluster.intra_node.bandwidth = BytesPerSecond{1e10};
+    cluster.intra_node.send_cpu_s_per_byte = 1e-11;
+    const sim::Simulation uncounted = sim::simulate(plan, cluster);
+    cluster.cores_per_node = 4;
+    const sim::Simulation counted = sim::simulate(plan, cluster);
+    CHECK(counted.step_time == uncounted.step_time);
+    CHECK(counted.trace.events == uncounted.trace.events);
+  }
+}
+
+TEST_CASE("a pipeline in which one rank works at a time needs one core", "[sim]") {
+  const Model model = chain(4);
+  const Plan plan = plan_for(model, "pp=4,stages=1+1+1+1,microbatches=1");
+  Cluster cluster = cluster_with_cores(0);
+  const double alone = step_time(plan, cluster);
+  // While a stage goes backward the one after it runs its optimizer, so never more than two.
+  cluster.cores_per_node = 2;
+  CHECK(step_time(plan, cluster) == Approx(alone).epsilon(1e-9));
+  // One core has all the work, and always some: 6 rows h^2 of four layers and four optimizers.
+  cluster.cores_per_node = 1;
+  const double stage = 6.0 * 32 * 8 * 512.0 * 512.0 / 1e12;
+  const double adam = 12.0 * 512.0 * 512.0 / 1e12;
+  CHECK(step_time(plan, cluster) == Approx(4 * (stage + adam)).epsilon(0.003));
+}
+
+TEST_CASE("on one core a pipeline has no bubble", "[sim]") {
+  const Model model = chain(4);
+  const double single = step_time(plan_for(model, "microbatches=4"), cluster_with_cores(0));
+  for (const std::string schedule : {"gpipe", "1f1b"}) {
+    INFO(schedule);
+    const Plan plan = plan_for(model, "pp=4,stages=1+1+1+1,microbatches=4,schedule=" + schedule);
+    const sim::Simulation s = sim::simulate(plan, cluster_with_cores(1));
+    // All the work of the single process; the embedding and the loss differ by nothing.
+    CHECK(s.step_time.value == Approx(single).epsilon(1e-6));
+    for (const sim::ClassForecast& c : s.classes) {
+      CHECK(c.breakdown.total().value == Approx(s.step_time.value).epsilon(1e-9));
+    }
+    // On two cores at least half of that, on four the pipeline alone.
+    CHECK(step_time(plan, cluster_with_cores(2)) >= single / 2);
+    CHECK(step_time(plan, cluster_with_cores(2)) < single);
+    CHECK(step_time(plan, cluster_with_cores(4)) == step_time(plan, cluster_with_cores(0)));
+  }
+}
+
+TEST_CASE("waiting for a link takes no core, copying does", "[sim]") {
+  const Model model = chain(2);
+  Plan plan = plan_for(model, "dp=2");
+  plan.stack.overlap_gradient_reduction = false;
+  plan.stack.bucket_bytes = Bytes{1 << 30};
+  Cluster cluster = cluster_with_cores(0);
+  const double compute = step_time(plan, cluster);
+  cluster.intra_node.bandwidth = BytesPerSecond{1e9};
+  const double wire = step_time(plan, cluster) - compute;
+  cluster.cores_per_node = 1;
+  CHECK(step_time(plan, cluster) == Approx(2 * compute + wire).epsilon(1e-6));
+  // Copying that takes half of the wire's time: the other half is waiting.
+  cluster.intra_node.send_cpu_s_per_byte = 0.25e-9;
+  cluster.intra_node.receive_cpu_s_per_byte = 0.25e-9;
+  CHECK(step_time(plan, cluster) == Approx(2 * compute + 1.5 * wire).epsilon(1e-6));
+}
+
+TEST_CASE("tensor collectives share cores like computation and stay one event", "[sim]") {
+  ModelBuilder b("pair");
+  const ValueId x = b.input("x", ValueRole::kFeatures, Positions::kOne, 256);
+  const ValueId target = b.input("target", ValueRole::kRealTarget, Positions::kOne, 256);
+  b.begin_layer("layer");
+  ValueId y = b.linear("up", x, {256, 256, false, LinearParallel::kColumn});
+  y = b.linear("down", y, {256, 256, false, LinearParallel::kRow});
+  b.squared_error("loss", y, target);
+  const Model model = b.finish();
+  const Plan plan = plan_for(model, "tp=2");
+  Cluster cluster = cluster_with_cores(0);
+  cluster.intra_node.bandwidth = BytesPerSecond{1e9};
+  cluster.intra_node.send_cpu_s_per_byte = 1e-9;  // all of the wire's time
+  const sim::Simulation alone = sim::simulate(plan, cluster);
+  REQUIRE(alone.classes[0].breakdown.tensor_communication.value > 0.0);
+  cluster.cores_per_node = 1;
+  const sim::Simulation shared = sim::simulate(plan, cluster);
+  CHECK(shared.step_time.value == Approx(2 * alone.step_time.value).epsilon(1e-6));
+  CHECK(shared.classes[0].breakdown.tensor_communication.value ==
+        Approx(2 * alone.classes[0].breakdown.tensor_communication.value).epsilon(1e-6));
+  REQUIRE(shared.trace.events.size() == alone.trace.events.size());
+  for (std::size_t i = 0; i < shared.trace.events.size(); ++i) {
+    const TraceEvent& one = alone.trace.events[i];
+    const TraceEvent& two = shared.trace.events[i];
+    CHECK(two.key == one.key);
+    CHECK(static_cast<double>((two.end - two.start).value) ==
+          Approx(2.0 * static_cast<double>((one.end - one.start).value)).epsilon(1e-6));
+  }
+}

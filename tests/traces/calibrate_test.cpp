@@ -146,3 +146,13 @@ TEST_CASE("a predicted trace calibrates nothing", "[traces]") {
   CHECK_THROWS_WITH(traces::calibrate(test::round_machine(), named),
                     ContainsSubstring("predicted.json"));
 }
+
+TEST_CASE("ranks that shared cores calibrate nothing", "[traces]") {
+  Cluster machine = test::round_machine();
+  machine.devices_per_node = 4;
+  const Plan two = test::tiny_plan("dp=2"), four = test::tiny_plan("dp=4");
+  CHECK_NOTHROW(traces::calibrate(machine, {{"two.json", test::measured_on(two, machine, 3)}}));
+  const std::vector<traces::NamedTrace> named{{"four.json", test::measured_on(four, machine, 3)}};
+  CHECK_THROWS_AS(traces::calibrate(machine, named), InputError);
+  CHECK_THROWS_WITH(traces::calibrate(machine, named), ContainsSubstring("four.json"));
+}
