@@ -194,6 +194,7 @@ std::vector<std::int64_t> default_comm_sizes() {
 std::vector<TransferSample> measure_communication(World& world, const CommBenchOptions& options) {
   std::vector<TransferSample> samples;
   for (const int n : group_sizes(world.size())) {
+    if (n < options.least_ranks) continue;
     std::vector<int> members(static_cast<std::size_t>(n));
     std::iota(members.begin(), members.end(), 0);
     const auto group = world.create_group(members, "profile " + std::to_string(n));

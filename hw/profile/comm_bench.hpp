@@ -12,13 +12,15 @@ struct CommBenchOptions {
   std::vector<std::int64_t> bytes;  ///< payload sizes to measure
   Seconds time_per_point{0.05};     ///< of repetitions; at least `least_repetitions`
   int least_repetitions = 5;
+  int least_ranks = 2;  ///< of a group; smaller ones are left out
 };
 
 /// Powers of two from 8 B to 16 MiB.
 std::vector<std::int64_t> default_comm_sizes();
 
 /// Measures all-reduce, all-gather, reduce-scatter, all-to-all, broadcast and one-way send/receive
-/// on the first n ranks of the world, for each n in 2, 4, 8, ... and the world's size. Collective
+/// on the first n ranks of the world, for each n in 2, 4, 8, ... and the world's size, from
+/// `least_ranks` on. Collective
 /// over the world. Method: results are checked once, buffers rotate, a barrier precedes every
 /// repetition, the slowest rank counts, rank 0 decides the number of repetitions. Wall time is from
 /// the arrival of the last rank to completion; core time is what the operation's own progress took

@@ -17,6 +17,7 @@
 #include "sim/core/json_writer.hpp"
 #include "sim/core/op_work.hpp"
 #include "sim/core/resident_input.hpp"
+#include "sim/simulate.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/plan_options.hpp"
 #include "tools/launch.hpp"
@@ -25,6 +26,7 @@
 #include "tools/text_table.hpp"
 #include "tools/units_text.hpp"
 #include "traces/calibrate.hpp"
+#include "traces/statistics.hpp"
 
 namespace parplan::tools {
 namespace {
@@ -81,6 +83,7 @@ class Profile : public Command {
     app_.add_flag("--quick", quick_, "Fewer and smaller runs, about a quarter of the time");
     app_.add_option("--as-ranks", as_ranks_, "Internal: measure as one of several ranks")
         ->group("");
+    app_.add_option("--known", known_, "Internal: what fewer ranks have measured")->group("");
     add_format_option(app_, format_);
   }
 
@@ -97,7 +100,17 @@ class Profile : public Command {
       measure_operations(*world, cluster, 1);
       world->finish();
     }
-    if (ranks > 1) merge(cluster, measured_by_ranks(ranks));
+    const int with_cores = std::min(ranks, host_cores());
+    if (with_cores > 1) merge(cluster, measured_by_ranks(with_cores));
+    if (ranks > with_cores) {
+      // These compare what they see with what is known so far.
+      const std::string known = output_ + ".known-" + std::to_string(getpid());
+      write_file_atomically(known, dump(to_json(cluster)));
+      const Cluster shared = measured_by_ranks(ranks, {"--known", known});
+      std::filesystem::remove(known);
+      cluster.core_sharing_slowdown = shared.core_sharing_slowdown;
+      merge(cluster, shared);
+    }
     set_peaks(cluster, precision());
     set_link(cluster);
     write_file_atomically(output_, dump(to_json(cluster)));
@@ -154,6 +167,37 @@ class Profile : public Command {
     cluster.provenance.fitted_from.clear();
   }
 
+  /// How much longer steps of ranks that share cores take than predicted from what ranks with cores
+  /// of their own have measured (`known_`) and from the collectives of all (`shared`): the median
+  /// over some of the small plans, each by its median step.
+  double measure_core_sharing(hw::World& world, const Cluster& shared) const {
+    constexpr std::size_t kEvery = 2;
+    constexpr std::int64_t kMostRows = 512;  // of one rank
+    constexpr std::int64_t kLeastSteps = 20;
+    Cluster known = load_cluster(known_);
+    known.transfers.insert(known.transfers.end(), shared.transfers.begin(), shared.transfers.end());
+    const sim::CostModel costs(known);
+    std::vector<MicroPlan> plans = micro_plans(precision(), world.size());
+    std::erase_if(plans, [&](const MicroPlan& p) {
+      return p.plan.workload.global_batch * p.plan.workload.sequence > kMostRows * world.size();
+    });
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < plans.size(); i += kEvery) {
+      const Plan& plan = plans[i].plan;
+      hw::RunOptions options;
+      options.steps = std::max(plans[i].steps, kLeastSteps) + 1;
+      const hw::RunResult result = hw::run_plan(world, plan, options);
+      if (world.rank() != 0) continue;
+      std::vector<double> seconds;
+      for (const Seconds t : result.step_times) seconds.push_back(t.value);
+      seconds.erase(seconds.begin());
+      const double predicted =
+          sim::simulate(plan, lower(plan), costs, {.trace = false}).step_time.value;
+      if (predicted > 0.0) ratios.push_back(traces::quantile(seconds, 0.5) / predicted);
+    }
+    return ratios.empty() ? 1.0 : std::max(1.0, traces::quantile(ratios, 0.5));
+  }
+
   /// What a rank's process holds beside tensors and data. Runs the smallest plan; to be asked of a
   /// process that has run nothing yet, since later runs find what earlier ones left behind.
   Bytes bare_process_bytes(hw::World& world) const {
@@ -181,20 +225,28 @@ class Profile : public Command {
     hw::CommBenchOptions options;
     options.bytes = hw::default_comm_sizes();
     if (quick_) options.time_per_point = Seconds{0.01};
+    const bool cores_are_shared = world.size() > host_cores();
+    if (cores_are_shared) options.least_ranks = host_cores() + 1;
     cluster.transfers = hw::measure_communication(world, options);
     cluster.intra_node.half_duplex = hw::directions_share_link(world, 1 << 20);
-    // Last, so that reductions in steps are compared with the benchmark's.
-    measure_operations(world, cluster, world.size());
+    // Last, so that reductions in steps are compared with the benchmark's. Of ranks that share a
+    // core only whole steps tell something: an operation may contain another rank's turn.
+    if (cores_are_shared) {
+      cluster.core_sharing_slowdown = measure_core_sharing(world, cluster);
+    } else {
+      measure_operations(world, cluster, world.size());
+    }
     if (world.rank() == 0) write_file_atomically(as_ranks_, dump(to_json(cluster)));
     world.finish();
     return kSuccess;
   }
 
-  Cluster measured_by_ranks(int ranks) const {
+  Cluster measured_by_ranks(int ranks, const std::vector<std::string>& more = {}) const {
     const std::string part = output_ + ".ranks-" + std::to_string(getpid());
     std::vector<std::string> words{"profile", "--as-ranks",         part, "--precision", precision_,
                                    "--ranks", std::to_string(ranks)};
     if (quick_) words.push_back("--quick");
+    words.insert(words.end(), more.begin(), more.end());
     const int code = launch_ranks(ranks, words);
     if (code != 0) {
       throw HwError("measuring with " + std::to_string(ranks) + " ranks failed (exit code " +
@@ -208,10 +260,13 @@ class Profile : public Command {
   static void merge(Cluster& cluster, const Cluster& ranks) {
     cluster.operations.insert(cluster.operations.end(), ranks.operations.begin(),
                               ranks.operations.end());
-    cluster.transfers = ranks.transfers;
-    cluster.intra_node.half_duplex = ranks.intra_node.half_duplex;
+    // Of those with fewest ranks, who have cores of their own.
+    if (cluster.transfers.empty()) cluster.intra_node.half_duplex = ranks.intra_node.half_duplex;
+    cluster.transfers.insert(cluster.transfers.end(), ranks.transfers.begin(),
+                             ranks.transfers.end());
     cluster.device.transport_bytes =
-        std::max(Bytes{0}, ranks.device.transport_bytes - cluster.device.process_bytes);
+        std::max(cluster.device.transport_bytes,
+                 ranks.device.transport_bytes - cluster.device.process_bytes);
   }
 
   void print(const Cluster& c) const {
@@ -233,6 +288,10 @@ class Profile : public Command {
       std::cout << "link                  " << text_of(c.intra_node.latency) << ", "
                 << text_of_rate(c.intra_node.bandwidth.value, "B") << "\n";
     }
+    if (c.core_sharing_slowdown > 1.0) {
+      std::cout << "sharing cores         " << text_of_percent(c.core_sharing_slowdown - 1.0)
+                << " beyond fair turns\n";
+    }
     std::cout << c.operations.size() << " operation and " << c.transfers.size()
               << " transfer samples written to " << output_ << "\n";
   }
@@ -244,6 +303,7 @@ class Profile : public Command {
   std::string name_;
   bool quick_ = false;
   std::string as_ranks_;
+  std::string known_;
   OutputFormat format_ = OutputFormat::kText;
 };
 
