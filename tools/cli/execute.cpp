@@ -9,6 +9,7 @@
 #include "hw/executor/run_plan.hpp"
 #include "hw/world.hpp"
 #include "sim/core/error.hpp"
+#include "sim/core/file_io.hpp"
 #include "sim/core/json_writer.hpp"
 #include "sim/core/plan_json.hpp"
 #include "tools/cli/command.hpp"
