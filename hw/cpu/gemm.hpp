@@ -33,19 +33,24 @@ struct Gemm {
 /// General matrix product of float (oneDNN) or double (our own kernels). c must not overlap an
 /// operand. Empty products (k = 0) are zero; without `accumulate`, c is never read.
 ///
-/// With a poll set, a product of more than kPollFlop is cut into blocks of about that size and the
-/// poll is called between them, on the calling thread. Where it is cut depends on the shape and
-/// operand layout alone, so results repeat bit for bit; a polled and an unpolled float product may
-/// differ in rounding. Double results depend neither on polling nor on the number of threads.
+/// With a poll set, a float product of more than kPollFlop is cut into blocks of about that size,
+/// but of about 192 rows (terms, where `a` is transposed) at least as long as they have no more
+/// than 10 x kPollFlop, and the poll is called between them, on the calling thread; a double
+/// product polls about every millisecond. Where it is cut
+/// depends on the shape and operand layout alone, so results repeat bit for bit; a polled and an
+/// unpolled float product may differ in rounding. Double results depend neither on polling nor on
+/// the number of threads.
 ///
 /// Memory beside the operands: per calling thread, oneDNN's scratch for float (below 1 MB for the
-/// shapes measured; more inside dnnl_sgemm for large ones) and 2.5 MB for double; both are kept.
+/// shapes measured with AVX-512) and 2.5 MB for double, and about 70 kB of generated code per float
+/// shape; all are kept.
 /// The first float product of a shape costs 0.3 to 2 ms (code generation); about 0.2 us a call
 /// after. Thread-safe. Throws InternalError on a broken promise above, HwError if oneDNN fails.
 template <class T>
 void gemm(const KernelContext& context, const Gemm<T>& args);
 
-/// Work between two polls of a float GEMM, multiplications and additions: 1 ms at 250 GFLOP/s.
+/// Multiplications and additions between two polls of a float GEMM, where its rows are not too long
+/// for that: 1 ms at 250 GFLOP/s.
 inline constexpr double kPollFlop = 250e6;
 
 }  // namespace parplan::hw

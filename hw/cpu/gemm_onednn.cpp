@@ -13,9 +13,6 @@
 namespace parplan::hw {
 namespace {
 
-// Multiply-adds from which on dnnl_sgemm pays; see prefers_sgemm.
-constexpr double kLargeProduct = 64e6;
-
 /// All that the generated code depends on.
 struct MatmulKey {
   std::array<std::int64_t, 6> sizes{};  // m, n, k and the strides of a, b, c
@@ -150,27 +147,10 @@ class OneDnn {
   std::vector<std::byte> scratch_;
 };
 
-/// Large products without bias and with row-major `a`: there dnnl_sgemm is 1 to 8 % faster than the
-/// matmul primitive (4096x512x512 to 4096x10000x512, AVX-512, kernels_bench). With `a` transposed
-/// it can be 40 % slower (2048x512x4096), for small products its set-up costs 10 %.
-bool prefers_sgemm(const Gemm<float>& args) {
-  return args.bias == nullptr && !args.a.transposed &&
-         static_cast<double>(args.m) * static_cast<double>(args.n) * static_cast<double>(args.k) >=
-             kLargeProduct;
-}
-
 }  // namespace
 
 void gemm_onednn(const Gemm<float>& args, int thread_count) {
   try {
-    if (prefers_sgemm(args)) {
-      dnnl::error::wrap_c_api(
-          dnnl_sgemm('N', args.b.transposed ? 'T' : 'N', args.m, args.n, args.k, 1.0F, args.a.data,
-                     args.a.stride, args.b.data, args.b.stride, args.accumulate ? 1.0F : 0.0F,
-                     args.c, args.c_stride),
-          "dnnl_sgemm failed");
-      return;
-    }
     thread_local OneDnn library;
     library.multiply(args, thread_count);
   } catch (const dnnl::error& e) {
