@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "hw/copy_bytes.hpp"
+#include "hw/page_buffer.hpp"
 #include "hw/random.hpp"
 #include "sim/core/error.hpp"
 
@@ -72,20 +73,26 @@ void initialise(const Plan& plan, const RankClass& rank_class, MeshCoordinates w
   for (const parplan::ParameterShard& shard : rank_class.parameters) {
     const Parameter& parameter = plan.model.parameter(shard.parameter);
     const ShardOrigin origin = origin_of(shard, where.tensor);
-    std::vector<T> values(static_cast<std::size_t>(shard.local_rows * shard.local_columns));
+    const auto count = static_cast<std::size_t>(shard.local_rows * shard.local_columns);
+    std::byte* const place = flat.data() + shard.flat_offset * static_cast<std::int64_t>(sizeof(T));
+    // Where the host can write, in place: a copy of the largest tensor would otherwise stay with
+    // the allocator for the whole run. Elsewhere pages of its own, which go back at once.
+    const PageBuffer staging(device.host_accessible() ? 0 : count * sizeof(T));
+    T* const values = reinterpret_cast<T*>(device.host_accessible() ? place : staging.data());
     if (given != nullptr) {
       check_fits(given->at(shard.parameter.index), parameter);
-      cut_shard(given->at(shard.parameter.index), shard, origin, values.data());
+      cut_shard(given->at(shard.parameter.index), shard, origin, values);
     } else {
-      fill_parameter(values.data(),
+      fill_parameter(values,
                      {parameter.rows, parameter.columns, origin.row, origin.column,
                       shard.local_rows, shard.local_columns},
                      draw_of(parameter.initializer),
                      tensor_key(plan.workload.seed, parameter.name));
     }
-    device.copy_from_host(flat.data() + shard.flat_offset * static_cast<std::int64_t>(sizeof(T)),
-                          reinterpret_cast<const std::byte*>(values.data()),
-                          Bytes{static_cast<std::int64_t>(values.size() * sizeof(T))});
+    if (!staging.empty()) {
+      device.copy_from_host(place, staging.data(),
+                            Bytes{static_cast<std::int64_t>(staging.size())});
+    }
   }
 }
 

@@ -83,8 +83,10 @@ class RankRun {
     const std::int64_t before_ns = now_ns();
     run_steps();
     const ClockOffset clock_after = world_.align_clock();
-    gather_summaries();
-    if (recorder_) gather_trace(ClockLine(clock_before, before_ns, clock_after, now_ns()));
+    // Before the trace is put together, which is no part of training.
+    const RankSummary own = summary();
+    gather_summaries(own);
+    if (recorder_) gather_trace(own, ClockLine(clock_before, before_ns, clock_after, now_ns()));
     gather_columns();
     return std::move(result_);
   }
@@ -138,19 +140,18 @@ class RankRun {
     return {world_.rank(), replay_.peak.total(), peak_process_bytes()};
   }
 
-  void gather_summaries() {
-    const RankSummary own = summary();
+  void gather_summaries(const RankSummary& own) {
     for (const std::string& bytes :
          world_.gather({reinterpret_cast<const char*>(&own), sizeof(own)})) {
       std::memcpy(&result_.summaries.emplace_back(), bytes.data(), sizeof(RankSummary));
     }
   }
 
-  void gather_trace(const ClockLine& clock) {
+  void gather_trace(const RankSummary& summary, const ClockLine& clock) {
     RankTrace own =
         build_rank_trace(*recorder_, step_, plan_, rank_class_, replay_, world_.rank(), clock);
     const auto traced = static_cast<std::int32_t>(recorder_->records().size());
-    result_.trace = merge_traces(world_, std::move(own), summary());
+    result_.trace = merge_traces(world_, std::move(own), summary);
     result_.trace.plan_digest = digest_of(plan_);
     result_.trace.machine = world_.host_name();
     result_.trace.steps = traced;
