@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "sim/core/plan_json.hpp"
-#include "sim/core/resident_input.hpp"
+#include "sim/process_memory.hpp"
 
 namespace parplan::sim {
 namespace {
@@ -186,14 +186,6 @@ std::vector<MemorySample> memory_over_time(const RankClass& rank_class, std::int
 
 }  // namespace
 
-Bytes process_bytes_without_tensors(const Plan& plan, const RankClass& rank_class,
-                                    const Cluster& cluster) {
-  const DeviceSpec& device = cluster.device;
-  Bytes bytes = device.process_bytes + resident_input_bytes(rank_class, plan.model, plan.workload);
-  if (plan.layout.ranks() > 1) bytes += device.transport_bytes;
-  return bytes;
-}
-
 Key key_of(const RankClass& rank_class, std::int32_t instruction, std::int32_t operation,
            const Model& model) {
   const Instruction& i = rank_class.instructions[instruction];
@@ -220,6 +212,9 @@ Trace predicted_trace(const Plan& plan, const Program& program, const StepGraph&
     const auto events = builder.events(static_cast<std::int32_t>(c));
     const auto memory =
         memory_over_time(rank_class, static_cast<std::int32_t>(c), replays[c], step, line);
+    const Bytes process = replays[c].flat + replays[c].arena +
+                          process_bytes_beside_tensors(plan, program, static_cast<std::int32_t>(c),
+                                                       step, line, cluster);
     const int copies = all ? rank_class.multiplicity : 1;
     for (int copy = 0; copy < copies; ++copy) {
       const int rank = rank_class.position * rank_class.multiplicity + copy;
@@ -231,9 +226,7 @@ Trace predicted_trace(const Plan& plan, const Program& program, const StepGraph&
         sample.rank = rank;
         trace.memory.push_back(sample);
       }
-      trace.summaries.push_back({rank, replays[c].peak.total(),
-                                 replays[c].flat + replays[c].arena +
-                                     process_bytes_without_tensors(plan, rank_class, cluster)});
+      trace.summaries.push_back({rank, replays[c].peak.total(), process});
     }
   }
   return trace;

@@ -18,11 +18,6 @@ Trace predicted_trace(const Plan& plan, const Program& program, const StepGraph&
                       const Timeline& line, const std::vector<MemoryReplay>& replays,
                       const Cluster& cluster);
 
-/// Resident memory of a rank beside its tensors: the process, what its peers cost it, and the data
-/// set where that is kept in memory.
-Bytes process_bytes_without_tensors(const Plan& plan, const RankClass& rank_class,
-                                    const Cluster& cluster);
-
 /// Key of an instruction of a class's list, or of one operation of a kRun (`operation` >= 0).
 Key key_of(const RankClass& rank_class, std::int32_t instruction, std::int32_t operation,
            const Model& model);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/predicted_trace.hpp"
+#include "sim/process_memory.hpp"
 #include "sim/timeline.hpp"
 
 namespace parplan::sim {
@@ -92,13 +93,14 @@ SourceShares shares_of(const StepGraph& step) {
   return {by_source[0] / sum, by_source[1] / sum, by_source[2] / sum};
 }
 
+/// `beside`: what the process has beside its tensors.
 MemoryForecast memory_of(const Plan& plan, const RankClass& rank_class, const MemoryReplay& replay,
-                         const Cluster& cluster) {
+                         Bytes beside) {
   MemoryForecast forecast;
   forecast.peak = replay.peak;
   forecast.peak_tensors = replay.peak.total();
   forecast.reserved = replay.flat + replay.arena;
-  forecast.process = forecast.reserved + process_bytes_without_tensors(plan, rank_class, cluster);
+  forecast.process = forecast.reserved + beside;
   if (replay.peak_point < replay.points.size()) {
     const MemoryPoint& point = replay.points[replay.peak_point];
     forecast.peak_moment =
@@ -130,8 +132,10 @@ Simulation simulate(const Plan& plan, const Program& program, const CostModel& c
   std::vector<MemoryReplay> replays;
   for (std::size_t c = 0; c < program.classes.size(); ++c) {
     replays.push_back(replay_memory(program.classes[c], program.precision));
+    const Bytes beside = process_bytes_beside_tensors(plan, program, static_cast<std::int32_t>(c),
+                                                      step, line, costs.cluster());
     result.classes.push_back({program.classes[c].position, breakdowns[c],
-                              memory_of(plan, program.classes[c], replays[c], costs.cluster())});
+                              memory_of(plan, program.classes[c], replays[c], beside)});
   }
   if (options.trace) {
     result.trace = predicted_trace(plan, program, step, line, replays, costs.cluster());

@@ -34,7 +34,8 @@ BufferPool::Buffer BufferPool::take(std::size_t bytes) {
     throw std::bad_alloc();
   }
   if (huge) {
-    madvise(memory, size, MADV_HUGEPAGE);  // advice only: without it everything works, slower
+    // Advice only: without it everything works, slower. Not for the rest, of which little is used.
+    madvise(memory, std::max(bytes / kHugePage, std::size_t{1}) * kHugePage, MADV_HUGEPAGE);
   }
   Buffer::Slot slot;
   slot.memory.reset(memory);

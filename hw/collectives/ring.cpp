@@ -10,8 +10,6 @@ namespace parplan::hw {
 
 namespace {
 
-std::size_t ceil_div(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
-
 // Segments begin on cache lines of the part.
 constexpr std::size_t kSegmentGrain = 64;
 
@@ -42,7 +40,7 @@ RingOperation::RingOperation(std::shared_ptr<const Group> ring_group, const Comm
     }
   }
   if (reduce_steps_ > 0 && items() > 0) {
-    scratch_ = group().context.buffers.take(std::min(kSlots, items()) * slot_bytes());
+    scratch_ = group().context.buffers.take(scratch_slots() * slot_bytes_);
   }
   finished_ = items() == 0;
 }
@@ -52,14 +50,20 @@ void RingOperation::plan_segments() {
   if (longest == 0) {
     return;
   }
-  const std::size_t element = size_of(type_);
-  const std::size_t limit = std::max<std::size_t>(group().context.segment_bytes / element, 1);
-  const std::size_t equal = ceil_div(longest, ceil_div(longest, limit));
-  const std::size_t grain = kSegmentGrain / element;
-  segment_count_ = std::min(ceil_div(equal, grain) * grain, std::max(limit, grain));
-  const std::size_t segments = ceil_div(longest, segment_count_);
-  lanes_ = std::min(segments, kLanes);
-  passes_ = ceil_div(segments, lanes_);
+  const auto element = static_cast<std::int64_t>(size_of(type_));
+  const RingCut cut = cut_ring(static_cast<std::int64_t>(longest), element,
+                               static_cast<std::int64_t>(group().context.segment_bytes));
+  segment_count_ = static_cast<std::size_t>(cut.segment);
+  lanes_ = static_cast<std::size_t>(cut.lanes);
+  passes_ = static_cast<std::size_t>(cut.passes);
+  slot_bytes_ = static_cast<std::size_t>(ring_slot_bytes(cut, element));
+}
+
+// A pass of an all-reduce has a multiple of kSlots items where there is more than one pass, so the
+// items of its first half, which alone are received in slots, always meet the same ones.
+std::size_t RingOperation::scratch_slots() const {
+  return kind_ == CommKind::kAllReduce ? std::min(kSlots, lanes_ * reduce_steps_)
+                                       : std::min(kSlots, items());
 }
 
 RingOperation::Segment RingOperation::segment(std::size_t item, bool receiving) const {
@@ -78,12 +82,7 @@ RingOperation::Segment RingOperation::segment(std::size_t item, bool receiving) 
 // two (and the peer's, allocated alike) then cross no lines that they need not.
 std::byte* RingOperation::slot(std::size_t item, const Segment& s) const {
   const auto phase = reinterpret_cast<std::uintptr_t>(input_ + s.offset) % kSegmentGrain;
-  return scratch_.data() + item % kSlots * slot_bytes() + phase;
-}
-
-std::size_t RingOperation::slot_bytes() const {
-  const std::size_t bytes = segment_count_ * size_of(type_);
-  return ceil_div(bytes, kSegmentGrain) * kSegmentGrain + kSegmentGrain;
+  return scratch_.data() + item % kSlots * slot_bytes_ + phase;
 }
 
 std::byte* RingOperation::landing(std::size_t item, const Segment& s) const {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "hw/collectives/handshake.hpp"
+#include "sim/core/collective_algorithm.hpp"
 
 namespace parplan::hw {
 
@@ -37,8 +38,7 @@ class RingOperation final : public SynchronisedOperation {
   [[nodiscard]] Blocker data_blocker() const override;
 
  private:
-  static constexpr std::size_t kLanes = 4;
-  static constexpr std::size_t kSlots = 2 * kLanes;
+  static constexpr std::size_t kSlots = 2 * kRingLanes;
 
   struct Segment {
     int part = 0;
@@ -50,7 +50,7 @@ class RingOperation final : public SynchronisedOperation {
   [[nodiscard]] std::size_t step_of(std::size_t item) const { return item / lanes_ % steps_; }
   [[nodiscard]] Segment segment(std::size_t item, bool receiving) const;
   [[nodiscard]] std::byte* slot(std::size_t item, const Segment& s) const;
-  [[nodiscard]] std::size_t slot_bytes() const;
+  [[nodiscard]] std::size_t scratch_slots() const;
   [[nodiscard]] bool reduces(std::size_t item) const { return step_of(item) < reduce_steps_; }
   [[nodiscard]] std::byte* landing(std::size_t item, const Segment& s) const;
   [[nodiscard]] const std::byte* source(std::size_t item, const Segment& s) const;
@@ -72,6 +72,7 @@ class RingOperation final : public SynchronisedOperation {
   std::size_t steps_ = 0;
   std::size_t reduce_steps_ = 0;
   std::size_t segment_count_ = 0;  ///< elements
+  std::size_t slot_bytes_ = 0;
   std::size_t lanes_ = 0;
   std::size_t passes_ = 0;
   std::vector<Part> parts_;

@@ -8,6 +8,9 @@ namespace parplan::hw {
 /// the system does not tell. Ranks that are threads of one process share it.
 Bytes peak_process_bytes();
 
+/// The same at this moment (VmRSS).
+Bytes resident_process_bytes();
+
 /// Starts a new peak at what is resident now, so that one process can measure several runs. Does
 /// nothing where the system cannot.
 void reset_peak_process_bytes();

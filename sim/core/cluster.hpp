@@ -59,6 +59,7 @@ struct DeviceSpec {
   Seconds instruction_overhead;  ///< per chunk-level instruction, beyond operation_overhead
   Seconds step_overhead;         ///< once a step: data loading, bookkeeping
   Bytes process_bytes;           ///< resident memory of a rank before it owns a tensor
+  Bytes product_bytes;           ///< code that the library keeps per shape of a float32 product
   Bytes transport_bytes;         ///< the same, in addition, when it has peers
   bool operator==(const DeviceSpec&) const = default;
 };

@@ -140,6 +140,7 @@ Json device_json(const DeviceSpec& device) {
           {"instruction_overhead_s", device.instruction_overhead.value},
           {"step_overhead_s", device.step_overhead.value},
           {"process_bytes", device.process_bytes.value},
+          {"product_bytes", device.product_bytes.value},
           {"transport_bytes", device.transport_bytes.value}};
 }
 
@@ -163,6 +164,7 @@ DeviceSpec read_device(JsonReader& r) {
   device.instruction_overhead = seconds("instruction_overhead_s");
   device.step_overhead = seconds("step_overhead_s");
   device.process_bytes = r.optional_quantity<Bytes>("process_bytes").value_or(Bytes{});
+  device.product_bytes = r.optional_quantity<Bytes>("product_bytes").value_or(Bytes{});
   device.transport_bytes = r.optional_quantity<Bytes>("transport_bytes").value_or(Bytes{});
   return device;
 }

@@ -1,5 +1,6 @@
 #include "sim/core/collective_algorithm.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include "sim/core/error.hpp"
@@ -8,6 +9,9 @@ namespace parplan {
 
 namespace {
 
+constexpr std::int64_t kCacheLine = 64;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 int floor_log2(int n) { return std::bit_width(static_cast<unsigned>(n)) - 1; }
 int ceil_log2(int n) { return std::bit_width(static_cast<unsigned>(n - 1)); }
 
@@ -79,6 +83,39 @@ CollectiveTraffic all_reduce_traffic(AllReduceAlgorithm algorithm, std::int64_t 
 CollectiveTraffic ring_half_traffic(std::int64_t bytes, int ranks) {
   check(bytes, ranks);
   return {ranks - 1, static_cast<double>(bytes) * (ranks - 1) / ranks};
+}
+
+RingCut cut_ring(std::int64_t longest_part, std::int64_t element_bytes,
+                 std::int64_t segment_bytes) {
+  if (longest_part == 0) {
+    return {};
+  }
+  const std::int64_t limit = std::max<std::int64_t>(segment_bytes / element_bytes, 1);
+  const std::int64_t equal = ceil_div(longest_part, ceil_div(longest_part, limit));
+  const std::int64_t grain = kCacheLine / element_bytes;
+  RingCut cut;
+  cut.segment = std::min(ceil_div(equal, grain) * grain, std::max(limit, grain));
+  const std::int64_t segments = ceil_div(longest_part, cut.segment);
+  cut.lanes = std::min(segments, kRingLanes);
+  cut.passes = ceil_div(segments, cut.lanes);
+  return cut;
+}
+
+std::int64_t ring_slot_bytes(const RingCut& cut, std::int64_t element_bytes) {
+  return (ceil_div(cut.segment * element_bytes, kCacheLine) + 1) * kCacheLine;
+}
+
+std::int64_t ring_all_reduce_slots(const RingCut& cut, int ranks) {
+  return std::min(2 * kRingLanes, cut.lanes * (ranks - 1));
+}
+
+std::int64_t all_reduce_scratch_bytes(std::int64_t count, std::int64_t element_bytes, int ranks) {
+  check(count * element_bytes, ranks);
+  if (ranks == 1 || choose_all_reduce(count * element_bytes, ranks) != AllReduceAlgorithm::kRing) {
+    return 0;
+  }
+  const RingCut cut = cut_ring(ceil_div(count, ranks), element_bytes, kSegmentBytes);
+  return ring_all_reduce_slots(cut, ranks) * ring_slot_bytes(cut, element_bytes);
 }
 
 CollectiveTraffic broadcast_traffic(BroadcastAlgorithm algorithm, std::int64_t bytes, int ranks,

@@ -75,6 +75,31 @@ struct CollectiveTraffic {
 [[nodiscard]] CollectiveTraffic broadcast_traffic(BroadcastAlgorithm algorithm, std::int64_t bytes,
                                                   int ranks, std::int64_t segment_bytes);
 
+/// How the ring cuts its parts (one per rank, the longest of `longest_part` elements).
+struct RingCut {
+  std::int64_t segment = 0;  ///< elements; begins on a cache line of the part
+  std::int64_t lanes = 0;    ///< segments that go around together, at most kRingLanes
+  std::int64_t passes = 0;   ///< times that all lanes go around
+  friend bool operator==(const RingCut&, const RingCut&) = default;
+};
+inline constexpr std::int64_t kRingLanes = 4;
+[[nodiscard]] RingCut cut_ring(std::int64_t longest_part, std::int64_t element_bytes,
+                               std::int64_t segment_bytes);
+
+/// Bytes of a slot, in which one segment lands before it is added: its cache lines and one more,
+/// since it may begin anywhere in one.
+[[nodiscard]] std::int64_t ring_slot_bytes(const RingCut& cut, std::int64_t element_bytes);
+
+/// Slots in which the ring's all-reduce receives: as many as segments of its first half may be on
+/// their way, min(2 kRingLanes, lanes (n-1)). The second half lands in place.
+[[nodiscard]] std::int64_t ring_all_reduce_slots(const RingCut& cut, int ranks);
+
+/// Memory beside the data that a rank's all-reduce of `count` elements takes while it is under way,
+/// with segments of kSegmentBytes: ring_all_reduce_slots slots; 0 for the other algorithms, whose
+/// messages are small.
+[[nodiscard]] std::int64_t all_reduce_scratch_bytes(std::int64_t count, std::int64_t element_bytes,
+                                                    int ranks);
+
 /// Every rank exchanges a block of bytes/n with each other rank, all at once: 1 step, (n-1)/n
 /// bytes.
 [[nodiscard]] CollectiveTraffic all_to_all_traffic(std::int64_t bytes, int ranks);

@@ -55,3 +55,27 @@ TEST_CASE("one rank moves nothing", "[core]") {
   CHECK_THROWS_AS(choose_all_reduce(8, 0), InternalError);
   CHECK_THROWS_AS(choose_all_reduce(-1, 2), InternalError);
 }
+
+TEST_CASE("a ring cuts its longest part into equal segments, four at a time", "[core]") {
+  // 1 MiB segments of floats hold 262144. One element more makes two of half the size, rounded up
+  // to cache lines of 16.
+  CHECK(cut_ring(262144, 4, 1 << 20) == RingCut{262144, 1, 1});
+  CHECK(cut_ring(262145, 4, 1 << 20) == RingCut{131088, 2, 1});
+  CHECK(cut_ring(9 * 262144, 4, 1 << 20) == RingCut{262144, 4, 3});
+  CHECK(cut_ring(0, 4, 1 << 20) == RingCut{});
+}
+
+TEST_CASE("an all-reduce's scratch is a slot for each segment that may be on its way", "[core]") {
+  constexpr std::int64_t kSlot = (1 << 20) + 64;  // a segment and one cache line
+  // 2 ranks, 16 MiB: parts of 8 MiB, 8 segments; 4 go around together and are received once
+  CHECK(all_reduce_scratch_bytes(4 << 20, 4, 2) == 4 * kSlot);
+  // 2 ranks, 4 MiB: parts of 2 segments
+  CHECK(all_reduce_scratch_bytes(1 << 20, 4, 2) == 2 * kSlot);
+  // 3 ranks receive 4 segments twice before the sums are complete; 8 ranks have no more slots
+  CHECK(all_reduce_scratch_bytes(12 << 20, 4, 3) == 8 * kSlot);
+  CHECK(all_reduce_scratch_bytes(32 << 20, 4, 8) == 8 * kSlot);
+  // 8 ranks, 1 MiB: parts of 128 KiB, one segment, received 7 times
+  CHECK(all_reduce_scratch_bytes(1 << 18, 4, 8) == 7 * ((1 << 17) + 64));
+  CHECK(all_reduce_scratch_bytes(kPairDoublingBytes / 4, 4, 2) == 0);  // doubling
+  CHECK(all_reduce_scratch_bytes(4 << 20, 4, 1) == 0);
+}

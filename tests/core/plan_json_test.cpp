@@ -112,6 +112,9 @@ TEST_CASE("a machine file survives a round trip and names what is wrong in it", 
                          Seconds{9e-5}, Seconds{}, 0.1});
   c.calibration.push_back({"overhead/step", 1.25, 0.1, 12});
   c.provenance = {"2026-01-01T00:00:00Z", "host", "oneDNN 2.6.3", "parplan profile", {"a.json"}};
+  c.device.process_bytes = Bytes{12'000'000};
+  c.device.product_bytes = Bytes{70'000};
+  c.device.transport_bytes = Bytes{10'000'000};
   const std::string text = dump(to_json(c));
   CHECK(read_cluster(JsonDocument("machine.json", text)) == c);
   // Older files have a key more, on which nothing depended.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "hw/executor/process_memory.hpp"
 #include "hw/world.hpp"
 #include "sim/core/error.hpp"
 #include "sim/core/plan_json.hpp"
@@ -178,6 +179,26 @@ TEST_CASE("measured memory is the replay of the program", "[hw]") {
   CHECK(run.summaries[0].peak_process_bytes.value >
         replay_memory(program.classes[0], program.precision).peak.total().value);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("a process holds its tensors once", "[hw]") {
+  // Two weights of 16.8 MB, each with gradient and moments. A copy of one that stays with the
+  // allocator, or unused buffers of the library, would show.
+  LinearPairSpec spec;
+  spec.in = spec.hidden = spec.out = 2048;
+  Workload workload = reference_workload(2, 1);
+  workload.precision = DType::kFloat32;
+  workload.data.samples = 2;
+  const Plan plan = small_plan(make_linear_pair(spec), workload, "single");
+  const Bytes before = resident_process_bytes();
+  const RunResult run = train(plan, steps(1));
+  const Bytes tensors = run.memory.flat + run.memory.arena;
+  REQUIRE(tensors.value > 4 * 2 * 2048 * 2048 * 4);
+  const Bytes grown = run.summaries[0].peak_process_bytes - before;
+  CHECK(grown.value > tensors.value * 9 / 10);
+  CHECK(grown.value < tensors.value + 6'000'000);
+}
+#endif
 
 TEST_CASE("an interrupt of any rank stops all ranks after the same step", "[hw]") {
   const Plan plan = gpt2_plan("dp=2,pp=2,schedule=1f1b,microbatches=2");

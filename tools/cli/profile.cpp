@@ -10,13 +10,13 @@
 
 #include "hw/executor/run_plan.hpp"
 #include "hw/profile/comm_bench.hpp"
+#include "hw/profile/product_memory.hpp"
 #include "hw/world.hpp"
 #include "sim/core/cluster_json.hpp"
 #include "sim/core/error.hpp"
 #include "sim/core/file_io.hpp"
 #include "sim/core/json_writer.hpp"
 #include "sim/core/op_work.hpp"
-#include "sim/core/resident_input.hpp"
 #include "sim/simulate.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/plan_options.hpp"
@@ -96,7 +96,7 @@ class Profile : public Command {
     Cluster cluster = base(ranks);
     {
       const auto world = hw::open_single_world();
-      cluster.device.process_bytes = bare_process_bytes(*world);
+      measure_process(*world, cluster.device, cluster.device.process_bytes);
       measure_operations(*world, cluster, 1);
       world->finish();
     }
@@ -198,21 +198,23 @@ class Profile : public Command {
     return ratios.empty() ? 1.0 : std::max(1.0, traces::quantile(ratios, 0.5));
   }
 
-  /// What a rank's process holds beside tensors and data. Runs the smallest plan; to be asked of a
-  /// process that has run nothing yet, since later runs find what earlier ones left behind.
-  Bytes bare_process_bytes(hw::World& world) const {
+  /// Sets product_bytes and, as `bare`, what a rank's process holds beyond what a simulation with
+  /// an empty process says. Runs the smallest plan; to be asked of a process that has run nothing
+  /// yet, since later runs find what earlier ones left behind.
+  void measure_process(hw::World& world, DeviceSpec& device, Bytes& bare) const {
     const Plan plan = micro_plans(precision(), world.size()).front().plan;
     hw::RunOptions options;
     options.steps = 2;
     const hw::RunResult result = hw::run_plan(world, plan, options);
-    const Program program = lower(plan);
-    const Bytes inputs = resident_input_bytes(program.classes.front(), plan.model, plan.workload);
-    Bytes most{};
+    if (precision() == DType::kFloat32) device.product_bytes = hw::measure_product_bytes();
+    Cluster empty;  // times do not matter
+    empty.device.peak[precision()] = FlopPerSecond{1e12};
+    empty.device.product_bytes = device.product_bytes;
+    const Bytes predicted = sim::simulate(plan, empty).classes.front().memory.process;
+    bare = Bytes{};
     for (const RankSummary& s : result.summaries) {
-      most =
-          std::max(most, s.peak_process_bytes - result.memory.flat - result.memory.arena - inputs);
+      bare = std::max(bare, s.peak_process_bytes - predicted);
     }
-    return most;
   }
 
   int run_as_rank() {
@@ -221,7 +223,7 @@ class Profile : public Command {
     hw::World& world = *std::get<std::unique_ptr<hw::World>>(opened);
     Cluster cluster = base(world.size());
     // Before anything else has left its memory behind.
-    cluster.device.transport_bytes = bare_process_bytes(world);
+    measure_process(world, cluster.device, cluster.device.transport_bytes);
     hw::CommBenchOptions options;
     options.bytes = hw::default_comm_sizes();
     if (quick_) options.time_per_point = Seconds{0.01};

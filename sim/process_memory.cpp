@@ -1,0 +1,117 @@
+#include "sim/process_memory.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "sim/core/collective_algorithm.hpp"
+#include "sim/core/resident_input.hpp"
+
+namespace parplan::sim {
+namespace {
+
+/// Most bytes of the intervals [begin, end) that hold one moment.
+class Overlap {
+ public:
+  void add(std::int64_t begin_ps, std::int64_t end_ps, std::int64_t bytes) {
+    changes_.push_back({begin_ps, bytes});
+    changes_.push_back({end_ps, -bytes});
+  }
+  std::int64_t most() {
+    std::sort(changes_.begin(), changes_.end());  // at equal times ends come first
+    std::int64_t now = 0;
+    std::int64_t result = 0;
+    for (const auto& [time_ps, bytes] : changes_) {
+      now += bytes;
+      result = std::max(result, now);
+    }
+    return result;
+  }
+
+ private:
+  std::vector<std::pair<std::int64_t, std::int64_t>> changes_;
+};
+
+std::int64_t largest_single(const Program& program, const RankClass& rank_class) {
+  const std::int64_t element = bytes_of(program.precision);
+  std::int64_t most = 0;
+  for (const Body& body : rank_class.bodies) {
+    for (const Operation& o : body.operations) {
+      if (o.code != OpCode::kTensorAllReduce) continue;
+      most = std::max(most, all_reduce_scratch_bytes(o.shape.rows * o.shape.columns, element,
+                                                     program.layout.tp));
+    }
+  }
+  for (const Instruction& i : rank_class.instructions) {
+    if (i.kind == InstructionKind::kReduceTied) {
+      most = std::max(most, all_reduce_scratch_bytes(i.flat_end - i.flat_begin, element,
+                                                     static_cast<int>(i.group_positions.size())));
+    }
+  }
+  return most;
+}
+
+bool is_product(OpCode code) {
+  return code == OpCode::kLinearForward || code == OpCode::kLinearBackwardInput ||
+         code == OpCode::kLinearBackwardWeight;
+}
+
+}  // namespace
+
+std::int64_t distinct_products(const RankClass& rank_class, int microbatches) {
+  using Product = std::pair<OpCode, std::array<std::int64_t, 4>>;
+  std::set<Product> products;
+  for (const Body& body : rank_class.bodies) {
+    for (const Operation& o : body.operations) {
+      if (!is_product(o.code)) continue;
+      const Write write = o.outputs.front().write;
+      const auto add = [&](bool accumulates) {
+        products.insert({o.code, {o.shape.rows, o.shape.columns, o.shape.inner, accumulates}});
+      };
+      if (write != Write::kAccumulate) add(false);
+      if (write == Write::kAccumulate || (write == Write::kOverwriteFirst && microbatches > 1)) {
+        add(true);
+      }
+    }
+  }
+  return static_cast<std::int64_t>(products.size());
+}
+
+Bytes reduction_scratch(const Program& program, std::int32_t rank_class, const StepGraph& step,
+                        const Timeline& line) {
+  const RankClass& c = program.classes[rank_class];
+  std::vector<std::int64_t> issued_ps(c.instructions.size());
+  Overlap overlap;
+  for (std::size_t t = 0; t < step.tasks.size(); ++t) {
+    const StepTask& task = step.tasks[t];
+    if (task.rank_class != rank_class) continue;
+    if (task.part == StepTask::Part::kOverhead) issued_ps[task.instruction] = line.finish_ps[t];
+    if (task.part != StepTask::Part::kCollective) continue;
+    const Instruction& i = c.instructions[task.instruction];
+    if (i.kind != InstructionKind::kReduce) continue;
+    // An instruction's overhead is a task before its collective.
+    overlap.add(issued_ps[task.instruction], line.finish_ps[t],
+                all_reduce_scratch_bytes(i.flat_end - i.flat_begin, bytes_of(program.precision),
+                                         program.layout.dp));
+  }
+  return Bytes{std::max(overlap.most(), largest_single(program, c))};
+}
+
+Bytes process_bytes_beside_tensors(const Plan& plan, const Program& program,
+                                   std::int32_t rank_class, const StepGraph& step,
+                                   const Timeline& line, const Cluster& cluster) {
+  const DeviceSpec& device = cluster.device;
+  const RankClass& c = program.classes[rank_class];
+  Bytes bytes = device.process_bytes + resident_input_bytes(c, plan.model, plan.workload);
+  if (program.precision == DType::kFloat32) {
+    bytes += Bytes{device.product_bytes.value * distinct_products(c, plan.layout.microbatches)};
+  }
+  if (plan.layout.ranks() > 1) {
+    bytes += device.transport_bytes + reduction_scratch(program, rank_class, step, line);
+  }
+  return bytes;
+}
+
+}  // namespace parplan::sim
