@@ -46,31 +46,31 @@ struct Cut {
   std::int64_t columns;  ///< of c
 };
 
-/// `size` in parts (multiples of 16, but for the last) near `wanted`.
-std::int64_t part_near(std::int64_t size, std::int64_t wanted) {
-  const std::int64_t parts = std::max<std::int64_t>(1, (size + wanted / 2) / wanted);
-  return even_part(size, (size + parts - 1) / parts);
-}
-
 /// The blocks between two polls. Cut into lines, operands stay contiguous, which keeps oneDNN on
 /// its fastest code, and out of the code that allocates memory of its own for copies. With fewer
-/// than kLeastLines a block would copy b, or add to c, too often for its work (own measurement over
+/// than kGoodLines a block would copy b, or add to c, too often for its work (own measurement over
 /// the transformer's shapes: 128 lines cost up to 13 %, 192 up to 6 %, against gains of up to 26 %
-/// over blocks cut in all dimensions). Columns are cut only where that would leave polls more than
-/// kMostFlop apart.
+/// over blocks cut in all dimensions). Only where polls would be more than kMostFlop apart there
+/// are fewer lines, down to kLeastLines, and then fewer columns.
 Cut poll_cut(const Gemm<float>& args) {
-  constexpr std::int64_t kLeastLines = 192;
+  constexpr double kGoodLines = 192;
+  constexpr double kLeastLines = 96;
   constexpr double kMostFlop = 10 * kPollFlop;
   const std::int64_t lines = args.a.transposed ? args.k : args.m;
-  const double line_flop = flop(args.m, args.n, args.k) / static_cast<double>(lines);
-  const auto wanted = static_cast<std::int64_t>(kPollFlop / line_flop);
-  const std::int64_t part = part_near(lines, std::max(kLeastLines, wanted));
-  const double block_flop = line_flop * static_cast<double>(std::min(part, lines));
-  if (block_flop <= kMostFlop) return {part, args.n};
-  const double share = kMostFlop / block_flop;
-  return {part, even_part(args.n,
-                          std::max<std::int64_t>(
-                              16, static_cast<std::int64_t>(share * static_cast<double>(args.n))))};
+  const double whole_flop = flop(args.m, args.n, args.k);
+  const auto line_count = static_cast<double>(lines);
+  const double line_flop = whole_flop / line_count;
+  double parts =
+      std::max(1.0, std::round(line_count / std::max(kGoodLines, kPollFlop / line_flop)));
+  const double needed = std::ceil(whole_flop / kMostFlop);
+  if (needed > parts && line_count / needed >= kLeastLines) parts = needed;
+  const std::int64_t part =
+      even_part(lines, static_cast<std::int64_t>(std::ceil(line_count / parts)));
+  const double column_flop =
+      line_flop * static_cast<double>(std::min(part, lines)) / static_cast<double>(args.n);
+  const auto most_columns =
+      std::max<std::int64_t>(16, static_cast<std::int64_t>(kMostFlop / column_flop));
+  return {part, most_columns >= args.n ? args.n : even_part(args.n, most_columns)};
 }
 
 void multiply(const KernelContext& context, const Gemm<float>& args) {

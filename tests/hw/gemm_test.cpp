@@ -210,12 +210,13 @@ TEST_CASE("a long float product polls about every 250 MFLOP and repeats bit for 
   // In the three layouts of a linear layer. A row of 2 x 650 x 700 = 0.91 MFLOP: 274 rows in 250
   // MFLOP, 700 rows are nearest to 3 times that. With `a` transposed lines are terms: 2 x 550 x 650
   // = 0.715 MFLOP, 349 in 250 MFLOP, 700 are 2 times that. Rows of 2 x 1000 x 1300 = 2.6 MFLOP: at
-  // least 192, 400 are nearest to twice that. The last: 100 rows of 26 MFLOP are one block of 2.6
-  // GFLOP, above 2.5: halves its columns.
+  // least 192, 400 are nearest to twice that. 250 rows of 2 x 2400 x 2200 = 10.6 MFLOP would be one
+  // block of 2.64 GFLOP, above 2.5: two of 125 rows. 100 rows of 26 MFLOP are too few to halve:
+  // halves the columns.
   for (const auto& [form, polls] :
        {Case{{700, 650, 700, false, true, true}, 2}, Case{{700, 650, 700}, 2},
         Case{{550, 650, 700, true, false, false, true}, 1}, Case{{400, 1000, 1300, false, true}, 1},
-        Case{{100, 3250, 4000, false, true}, 1}}) {
+        Case{{250, 2400, 2200, false, true}, 1}, Case{{100, 3250, 4000, false, true}, 1}}) {
     const Operands<float> start(form);
     int calls = 0;
     const KernelContext polled{{&count_call, &calls}};
