@@ -17,7 +17,9 @@ std::byte* map(std::size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
-    throw HwError("mmap of " + std::to_string(bytes) + " bytes failed: " + std::strerror(errno));
+    throw HwError("mmap of " + std::to_string(bytes) + " bytes failed: " + std::strerror(errno) +
+                  "; end other programs, raise 'ulimit -v', or plan with more tp, pp or mp, more "
+                  "microbatches or a smaller batch");
   }
   return static_cast<std::byte*>(memory);
 }

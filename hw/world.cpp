@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <numeric>
+#include <thread>
 
 #include "hw/collectives/group_communicator.hpp"
 #include "hw/copy_bytes.hpp"
@@ -63,6 +65,9 @@ std::int64_t from_number(const Number& number) {
   std::memcpy(&value, number.data(), sizeof(value));
   return value;
 }
+
+/// Longer than launchers need to end a job whose rank 0 has failed.
+constexpr std::chrono::milliseconds kPatienceWithRankZero{1500};
 
 constexpr int kLengthTag = 0;
 constexpr int kDataTag = 1;
@@ -268,8 +273,25 @@ bool launched_by_mpi() {
                      [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
+std::optional<int> launched_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    const char* text = launched_by_mpi() ? std::getenv(name) : nullptr;
+    int rank = 0;
+    if (text == nullptr) continue;
+    const char* const end = text + std::strlen(text);
+    const auto [stop, error] = std::from_chars(text, end, rank);
+    if (error == std::errc{} && stop == end && rank >= 0) return rank;
+  }
+  return std::nullopt;
+}
+
 void abort_world(int code, std::string_view reason) {
-  const std::optional<int> rank = open_mpi_rank();
+  std::optional<int> rank = open_mpi_rank();
+  if (!rank && launched_rank().value_or(0) > 0) {
+    // The launcher ends the job, and this wait, when rank 0 fails too.
+    std::this_thread::sleep_for(kPatienceWithRankZero);
+    rank = launched_rank();
+  }
   const std::string line = (rank ? with_rank(*rank, reason) : std::string(reason)) + "\n";
   std::fflush(nullptr);
   // One write, so that the lines of several ranks do not mix.

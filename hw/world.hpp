@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -95,6 +96,10 @@ struct Unavailable {
 /// the only one. Does not start MPI.
 [[nodiscard]] bool launched_by_mpi();
 
+/// The rank that an MPI launcher gave this process; none where the launcher does not say. Does not
+/// start MPI.
+[[nodiscard]] std::optional<int> launched_rank();
+
 /// A world of one rank, without MPI.
 [[nodiscard]] std::unique_ptr<World> open_single_world(const WorldOptions& options = {});
 
@@ -107,7 +112,9 @@ void run_thread_ranks(int ranks, const std::function<void(World&)>& rank_main,
                       const WorldOptions& options = {});
 
 /// Ends the whole job: prints "rank N: reason" (or just the reason where no MPI world is open) to
-/// stderr and stops all ranks with exit code `code`. For main's catch blocks.
+/// stderr and stops all ranks with exit code `code`. For main's catch blocks. Before the world is
+/// open all ranks tend to fail for one reason, so that rank 0 speaks and the others only if they
+/// are still there a moment later.
 [[noreturn]] void abort_world(int code, std::string_view reason);
 
 }  // namespace parplan::hw

@@ -64,6 +64,10 @@ void add_layouts(const SearchRequest& request, Layout base, int positions,
 Pins parse_pins(std::string_view text) {
   Pins pins;
   if (text.empty()) return pins;
+  if (text == "single") {
+    pins.dp = pins.tp = pins.pp = pins.mp = 1;
+    return pins;
+  }
   const Layout layout = parse_layout(text);  // checks names and numbers
   const std::string padded = "," + std::string(text);
   const auto given = [&padded](const char* item) {

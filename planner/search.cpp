@@ -6,6 +6,7 @@
 #include <thread>
 #include <tuple>
 
+#include "sim/core/error.hpp"
 #include "sim/core/op_work.hpp"
 #include "sim/core/positions.hpp"
 
@@ -102,11 +103,7 @@ class Search {
   void consider(const Layout& layout, Plan& plan) {
     const std::vector<Refusal> refusals = check_layout(request_.model, request_.workload, layout);
     if (!refusals.empty()) {
-      const std::lock_guard lock(mutex_);
-      Dropped& dropped = dropped_[refusals.front().reason];
-      dropped.reason = refusals.front().reason;
-      dropped.suggestion = refusals.front().suggestion;
-      ++dropped.count;
+      drop({refusals.front().reason, refusals.front().suggestion, 0});
       return;
     }
     if (request_.prune && cannot_enter(lower_bound(request_, layout))) {
@@ -114,8 +111,18 @@ class Search {
       ++result_.pruned;
       return;
     }
-    plan.layout = placed(layout);
-    insert({plan.layout, sim::simulate(plan, lower(plan), costs_, {.trace = false})});
+    try {
+      plan.layout = placed(layout);
+      insert({plan.layout, sim::simulate(plan, lower(plan), costs_, {.trace = false})});
+    } catch (const InputError& error) {
+      // What only this layout asks for, a step beyond the simulator's clock for instance.
+      drop({error.what(), "more devices or a smaller batch", 0});
+    }
+  }
+
+  void drop(const Dropped& what) {
+    const std::lock_guard lock(mutex_);
+    ++dropped_.try_emplace(what.reason, what).first->second.count;
   }
 
   Layout placed(const Layout& layout) {

@@ -109,6 +109,14 @@ class StepGraphBuilder {
   };
 
   TaskIndex add(ResourceIndex resource, StepTask task, Seconds duration, CostSource source) {
+    work_ += duration;
+    if (!(work_ < kMostWork)) {
+      throw InputError(
+          "a step of this plan takes more than the " +
+          std::to_string(static_cast<std::int64_t>(kMostWork.value)) +
+          " s that can be simulated; make the batch, the sequence or the model smaller, use more "
+          "devices, or correct the times and rates of the machine file");
+    }
     result_.tasks.push_back(task);
     result_.durations_ps.push_back(to_picoseconds(duration).value);
     result_.sources.push_back(source);
@@ -397,6 +405,7 @@ class StepGraphBuilder {
     std::int32_t instruction = 0;
   };
 
+  Seconds work_;  ///< of all tasks so far
   const Model& model_;
   const Program& program_;
   const CostModel& costs_;

@@ -51,7 +51,12 @@ struct StepGraph {
   Contention contention;                   ///< shared cores; without routes when there are none
 };
 
-/// Throws InputError naming the instructions when the program's list deadlocks.
+/// The most that all tasks of a step may take together. A timeline of nine such steps in a row,
+/// which is more than `steady_timeline` runs, ends before 2^63 ps.
+inline constexpr Seconds kMostWork{1e6};
+
+/// Throws InputError when the program's list deadlocks, naming the instructions, or when its tasks
+/// take more than kMostWork.
 StepGraph build_step_graph(const Model& model, const Program& program, const CostModel& costs);
 
 /// Whether the group of ranks that differ from rank_of(position, 0, 0) in one axis stays on one

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "tools/printable_text.hpp"
+
 namespace parplan::tools {
 
 TextTable::TextTable(std::vector<std::string> header, std::size_t left)
@@ -31,21 +33,30 @@ void TextTable::print(std::ostream& out, bool emphasis) const {
     text.erase(text.find_last_not_of(' ') + 1);
     return text;
   };
-  out << (emphasis ? "\033[1m" : "") << line(header_) << (emphasis ? "\033[0m" : "") << '\n';
+  out << (emphasis ? kBold : "") << line(header_) << (emphasis ? kPlain : "") << '\n';
   for (const auto& row : rows_) out << line(row) << '\n';
 }
 
 bool colour_on_stdout() { return isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr; }
 
+namespace {
+
+/// Past the stream, which lets no names move the cursor; a line that is lost is no loss.
+void write_raw(const std::string& text) {
+  static_cast<void>(!write(STDERR_FILENO, text.data(), text.size()));
+}
+
+}  // namespace
+
 ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) != 0) {}
 
 ProgressLine::~ProgressLine() {
-  if (shown_) std::cerr << "\r\033[K" << std::flush;
+  if (shown_) write_raw("\r\033[K");
 }
 
 void ProgressLine::update(const std::string& text) {
   if (!terminal_) return;
-  std::cerr << "\r\033[K" << text << std::flush;
+  write_raw("\r\033[K" + printable(text));
   shown_ = true;
 }
 

@@ -2,9 +2,14 @@
 
 #include <iosfwd>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace parplan::tools {
+
+/// Switch bold on and off on a terminal.
+inline constexpr std::string_view kBold = "\033[1m";
+inline constexpr std::string_view kPlain = "\033[0m";
 
 /// Rows of cells, printed in aligned columns: the first `left` columns to the left, others to the
 /// right.

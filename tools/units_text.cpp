@@ -57,6 +57,16 @@ std::string text_of_rate(double per_second, const char* unit) {
   return three_digits(per_second, (std::string(unit) + "/s").c_str());
 }
 
+std::string text_of_factor(double factor) {
+  char text[32];
+  std::snprintf(text, sizeof text,
+                factor >= 100.0 ? "%.0fx"
+                : factor >= 0.1 ? "%.2fx"
+                                : "%.3gx",
+                factor);
+  return text;
+}
+
 std::string text_of_percent(double share, bool sign) {
   char text[32];
   std::snprintf(text, sizeof text, sign ? "%+.1f %%" : "%.1f %%", share * 100.0);

@@ -14,6 +14,8 @@ std::string text_of(Bytes size);
 std::string text_of_count(double count);
 /// "151 GFLOP/s", decimal prefixes.
 std::string text_of_rate(double per_second, const char* unit);
+/// "1.03x", three significant digits.
+std::string text_of_factor(double factor);
 /// "+3.1 %".
 std::string text_of_percent(double share, bool sign = false);
 

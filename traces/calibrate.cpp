@@ -212,6 +212,11 @@ Cluster calibrate(const Cluster& machine, const std::vector<NamedTrace>& traces,
                        " cores held more ranks than that, so that its times are not those of a "
                        "core; calibrate from plans of fewer ranks");
     }
+    if (step_time_of(trace.file.trace).value <= 0.0) {
+      throw InputError(trace.name +
+                       ": no step of this trace takes time, nothing can be fitted to it; record it "
+                       "with 'parplan execute --trace'");
+    }
     evidence.add(trace.file);
     result.provenance.fitted_from.push_back(trace.name + " (" + to_string(trace.file.plan.layout) +
                                             ", " + trace.file.plan.model.name + ")");

@@ -197,32 +197,37 @@ void compare_memory(const Trace& predicted, const Trace& measured, Comparison& c
   }
 }
 
-void check_comparable(const TraceFile& predicted, const TraceFile& measured) {
+void check_comparable(const TraceFile& predicted, const TraceFile& measured,
+                      const ComparedNames& names) {
   if (predicted.trace.source != TraceSource::kPredicted) {
-    throw InputError("the first trace is measured; compare takes PREDICTED then MEASURED");
+    throw InputError(names.predicted +
+                     " is measured, a predicted trace is needed here: compare takes PREDICTED then "
+                     "MEASURED");
   }
   if (measured.trace.source != TraceSource::kMeasured) {
-    throw InputError("the second trace is predicted; compare takes PREDICTED then MEASURED");
+    throw InputError(names.measured +
+                     " is predicted, a measured trace is needed here: compare takes PREDICTED then "
+                     "MEASURED");
   }
   if (predicted.trace.plan_digest != measured.trace.plan_digest) {
-    throw InputError("the traces are of different plans: predicted " + predicted.trace.plan_digest +
-                     " (" + to_string(predicted.plan.layout) + "), measured " +
-                     measured.trace.plan_digest + " (" + to_string(measured.plan.layout) +
-                     "); simulate the plan that was executed");
+    throw InputError("the traces are of different plans: " + names.predicted + " predicts " +
+                     predicted.trace.plan_digest + " (" + to_string(predicted.plan.layout) + "), " +
+                     names.measured + " measured " + measured.trace.plan_digest + " (" +
+                     to_string(measured.plan.layout) + "); simulate the plan that was executed");
   }
 }
 
 }  // namespace
 
-Comparison compare(const TraceFile& predicted, const TraceFile& measured) {
-  check_comparable(predicted, measured);
+Comparison compare(const TraceFile& predicted, const TraceFile& measured,
+                   const ComparedNames& names) {
+  check_comparable(predicted, measured, names);
   Comparison c;
   c.predicted_step = step_time_of(predicted.trace);
   c.measured_step = step_time_of(measured.trace);
   if (c.predicted_step.value <= 0.0 || c.measured_step.value <= 0.0) {
-    throw InputError(std::string("the ") +
-                     (c.predicted_step.value <= 0.0 ? "predicted" : "measured") +
-                     " trace has no step that takes time; nothing can be compared");
+    throw InputError((c.predicted_step.value <= 0.0 ? names.predicted : names.measured) +
+                     " has no step that takes time; nothing can be compared");
   }
   compare_steps(measured.trace, c);
   const Join join(predicted, measured);

@@ -55,8 +55,15 @@ struct Comparison {
   std::vector<std::string> only_predicted, only_measured;
 };
 
+/// What messages call the two traces.
+struct ComparedNames {
+  std::string predicted = "the first trace";
+  std::string measured = "the second trace";
+};
+
 /// Joins two traces of one plan by key and rank. Throws InputError when the plans differ (both
 /// digests are named) or when the first is not predicted or the second not measured.
-Comparison compare(const TraceFile& predicted, const TraceFile& measured);
+Comparison compare(const TraceFile& predicted, const TraceFile& measured,
+                   const ComparedNames& names = {});
 
 }  // namespace parplan::traces

@@ -30,6 +30,7 @@ class TraceParser {
   TraceFile parse() {
     dom::element own;
     if (root_["parplan"].get(own) != simdjson::SUCCESS) {
+      refuse_other_formats();
       fail("no \"parplan\" section: this trace was not written by parplan execute or simulate");
     }
     read_own(own);
@@ -46,6 +47,18 @@ class TraceParser {
  private:
   [[noreturn]] void fail(const std::string& what) const {
     throw InputError(name_ + ": " + (where_.empty() ? "" : where_ + ": ") + what);
+  }
+
+  /// A file of ours or of others that is no trace.
+  void refuse_other_formats() const {
+    std::string_view format;
+    if (root_["format"].get(format) == simdjson::SUCCESS) {
+      fail("this is a " + std::string(format) + " file, a trace is needed here");
+    }
+    dom::element type;
+    if (root_["model_type"].get(type) == simdjson::SUCCESS) {
+      fail("this is a Hugging Face config.json, a trace is needed here");
+    }
   }
 
   template <class T>
@@ -65,6 +78,13 @@ class TraceParser {
     }
     return value;
   }
+  Bytes size(const dom::element& object, const char* key) const {
+    return checked_size(get<std::int64_t>(object, key), key);
+  }
+  Bytes checked_size(std::int64_t bytes, const char* key) const {
+    if (bytes < 0 || bytes > kMostBytes.value) fail(std::string("\"") + key + "\" is out of range");
+    return Bytes{bytes};
+  }
   std::int32_t count(const dom::element& object, const char* key) const {
     const auto value = get<std::int64_t>(object, key);
     if (value < 0 || value > std::numeric_limits<std::int32_t>::max()) {
@@ -80,7 +100,10 @@ class TraceParser {
   }
   Picoseconds time_or_zero(const dom::element& object, const char* key) const {
     dom::element value;
-    return object[key].get(value) == simdjson::SUCCESS ? time(object, key) : Picoseconds{};
+    if (object[key].get(value) != simdjson::SUCCESS) return {};
+    const Picoseconds t = time(object, key);
+    if (t.value < 0) fail(std::string("\"") + key + "\" is negative");
+    return t;
   }
 
   void read_own(const dom::element& own) {
@@ -96,6 +119,7 @@ class TraceParser {
     trace.machine = std::string(get<std::string_view>(own, "machine"));
     trace.ranks = count(own, "ranks");
     trace.steps = count(own, "steps");
+    if (trace.steps < 1) fail("\"steps\" is 0; a trace has at least one step");
     for (const dom::element loss : get<dom::array>(own, "losses")) {
       double value = 0;
       if (loss.is_null()) {
@@ -106,9 +130,8 @@ class TraceParser {
       trace.losses.push_back(value);
     }
     for (const dom::element s : get<dom::array>(own, "summaries")) {
-      trace.summaries.push_back({static_cast<std::int32_t>(get<std::int64_t>(s, "rank")),
-                                 Bytes{get<std::int64_t>(s, "peak_tensor_bytes")},
-                                 Bytes{get<std::int64_t>(s, "peak_process_bytes")}});
+      trace.summaries.push_back(
+          {rank(s, "rank"), size(s, "peak_tensor_bytes"), size(s, "peak_process_bytes")});
     }
     const JsonDocument plan(name_ + " (plan)", simdjson::minify(get<dom::element>(own, "plan")));
     file_.plan = read_plan(plan);
@@ -131,9 +154,11 @@ class TraceParser {
     }
   }
 
-  std::int32_t rank_of_event(const dom::element& event) const {
-    const auto rank = get<std::int64_t>(event, "pid");
-    if (rank < 0 || rank >= file_.trace.ranks) fail("\"pid\" is not a rank of the trace");
+  std::int32_t rank(const dom::element& object, const char* key) const {
+    const auto rank = get<std::int64_t>(object, key);
+    if (rank < 0 || rank >= file_.trace.ranks) {
+      fail(std::string("\"") + key + "\" is not a rank of the trace");
+    }
     return static_cast<std::int32_t>(rank);
   }
 
@@ -147,11 +172,14 @@ class TraceParser {
     const auto args = get<dom::element>(event, "args");
     TraceEvent e;
     const auto key = get<std::string_view>(args, "key");
+    constexpr std::size_t kDigits = 16;
     const auto [end, error] =
         std::from_chars(key.data(), key.data() + key.size(), e.key.packed, 16);
-    if (error != std::errc{} || end != key.data() + key.size()) fail("\"key\" is not hexadecimal");
+    if (key.size() != kDigits || error != std::errc{} || end != key.data() + key.size()) {
+      fail("\"key\" is not hexadecimal, of 16 digits");
+    }
     if (!names_something(e.key)) fail("\"key\" " + std::string(key) + " names nothing");
-    e.rank = rank_of_event(event);
+    e.rank = rank(event, "pid");
     const auto stream = get<std::int64_t>(event, "tid");
     if (stream < 0 || stream > static_cast<std::int64_t>(Stream::kTied)) fail("unknown stream");
     e.stream = static_cast<Stream>(stream);
@@ -162,23 +190,24 @@ class TraceParser {
     e.waiting = time_or_zero(args, "waiting_us");
     if (e.waiting > e.end - e.start) fail("\"waiting_us\" is longer than \"dur\"");
     e.cpu = time_or_zero(args, "cpu_us");
-    e.bytes = Bytes{integer_or(args, "bytes", 0)};
+    e.bytes = checked_size(integer_or(args, "bytes", 0), "bytes");
     dom::element flop;
     if (args["flop"].get(flop) == simdjson::SUCCESS) e.flop = Flop{get<double>(args, "flop")};
+    if (e.flop.value < 0.0) fail("\"flop\" is negative");
     file_.trace.events.push_back(e);
   }
 
   void read_memory(const dom::element& event) {
     const auto args = get<dom::element>(event, "args");
     MemorySample m;
-    m.rank = rank_of_event(event);
+    m.rank = rank(event, "pid");
     m.time = time(event, "ts");
-    m.step = static_cast<std::int32_t>(integer_or(args, "step", 0));
-    m.parameters = Bytes{get<std::int64_t>(args, "parameters_bytes")};
-    m.gradients = Bytes{get<std::int64_t>(args, "gradients_bytes")};
-    m.moments = Bytes{get<std::int64_t>(args, "moments_bytes")};
-    m.activations = Bytes{get<std::int64_t>(args, "activations_bytes")};
-    m.buffers = Bytes{get<std::int64_t>(args, "buffers_bytes")};
+    if (integer_or(args, "step", 0) != 0) m.step = count(args, "step");
+    m.parameters = size(args, "parameters_bytes");
+    m.gradients = size(args, "gradients_bytes");
+    m.moments = size(args, "moments_bytes");
+    m.activations = size(args, "activations_bytes");
+    m.buffers = size(args, "buffers_bytes");
     file_.trace.memory.push_back(m);
   }
 

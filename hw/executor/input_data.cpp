@@ -50,7 +50,10 @@ void draw_reals(std::uint64_t key, std::int64_t first, std::int64_t count, T* ou
   }
 }
 
-void check_fits_token_file(const Model& model, const Workload& workload) {
+}  // namespace
+
+void check_token_data(const Model& model, const Workload& workload) {
+  if (workload.data.kind != DataKind::kTokenFile) return;
   int token_values = 0;
   for (const Value& value : model.values) {
     const bool real = value.role == ValueRole::kFeatures || value.role == ValueRole::kRealTarget;
@@ -63,14 +66,13 @@ void check_fits_token_file(const Model& model, const Workload& workload) {
           "': it holds one sequence of tokens and their successors; use synthetic data");
     }
   }
+  static_cast<void>(count_tokens(workload.data.path, workload.data.width, workload.sequence));
 }
-
-}  // namespace
 
 InputData::InputData(const Model& model, const Workload& workload, std::span<const ValueId> loaded)
     : workload_(workload), samples_(workload.data.samples) {
   if (workload.data.kind == DataKind::kTokenFile) {
-    check_fits_token_file(model, workload);
+    check_token_data(model, workload);
     file_ = std::make_unique<TokenFile>(workload.data.path, workload.data.width, workload.sequence);
     samples_ = file_->samples();
   }

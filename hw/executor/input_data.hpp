@@ -13,6 +13,10 @@
 
 namespace parplan::hw {
 
+/// Throws InputError when the workload names a token file that is broken (see TokenFile) or cannot
+/// give the model its inputs. Reads no tokens, so that it can be asked while planning.
+void check_token_data(const Model& model, const Workload& workload);
+
 /// The input and target values of every sample of a data set, as a pure function of the workload
 /// and the sample's index, so that any rank can load any sample.
 ///

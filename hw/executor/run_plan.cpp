@@ -72,7 +72,7 @@ class RankRun {
                           *device_);
     poison(memory_.arena.data(), memory_.arena.size());
     step_ = bind_step({plan, program, where_, memory_, groups_, &loss_}, *device_);
-    if (options.trace_steps > 0) recorder_.emplace(step_, options.trace_steps);
+    if (options.trace_steps > 0) recorder_.emplace(step_, std::min(options.trace_steps, steps()));
   }
 
   RunResult run() {
@@ -97,11 +97,16 @@ class RankRun {
         .count();
   }
 
+  std::int64_t steps() const {
+    return options_.steps.value_or(options_.epochs * sampler_.steps_per_epoch());
+  }
+
   void run_steps() {
-    const std::int64_t steps =
-        options_.steps.value_or(options_.epochs * sampler_.steps_per_epoch());
-    losses_.reserve(static_cast<std::size_t>(steps));
-    seconds_.reserve(static_cast<std::size_t>(steps));
+    const std::int64_t steps = this->steps();
+    // A run that is meant to be interrupted may name any number of steps.
+    const auto room = static_cast<std::size_t>(std::min<std::int64_t>(steps, 1 << 16));
+    losses_.reserve(room);
+    seconds_.reserve(room);
     const std::set<std::int64_t> snapshots(options_.snapshot_after.begin(),
                                            options_.snapshot_after.end());
     StepRunner runner(world_, *device_, step_, data_,

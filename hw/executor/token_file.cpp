@@ -42,7 +42,10 @@ void copy_tokens(const std::byte* from, std::int64_t vocabulary, std::span<std::
     if (static_cast<std::int64_t>(token) >= vocabulary) {
       throw InputError("token file '" + path + "': token " + std::to_string(token) +
                        " at position " + std::to_string(position + static_cast<std::int64_t>(i)) +
-                       " is outside the model's vocabulary of " + std::to_string(vocabulary));
+                       " is outside the model's vocabulary of " + std::to_string(vocabulary) +
+                       "; is the file of another width than " +
+                       (sizeof(Token) == 2 ? "uint16" : "uint32") +
+                       "? 'parplan plan --data-width' says which");
     }
     out[i] = static_cast<std::int32_t>(token);
   }
@@ -50,8 +53,7 @@ void copy_tokens(const std::byte* from, std::int64_t vocabulary, std::span<std::
 
 }  // namespace
 
-TokenFile::TokenFile(const std::string& path, TokenWidth width, std::int64_t sequence)
-    : path_(path), width_(width), sequence_(sequence) {
+std::int64_t count_tokens(const std::string& path, TokenWidth width, std::int64_t sequence) {
   ensure(sequence >= 1, "a sample has at least one position");
   const OpenFile file(path);
   struct stat status {};
@@ -63,18 +65,30 @@ TokenFile::TokenFile(const std::string& path, TokenWidth width, std::int64_t seq
   if (size % token != 0) {
     throw InputError("token file '" + path + "' has " + std::to_string(size) +
                      " bytes, not a multiple of the " + std::to_string(token) +
-                     " bytes of a token: is it cut short, or of another width?");
+                     " bytes of a token: is it cut short, or of another width (--data-width)?");
   }
-  tokens_ = size / token;
-  if (tokens_ < sequence + 1) {
-    throw InputError("token file '" + path + "' has " + std::to_string(tokens_) +
+  const std::int64_t tokens = size / token;
+  if (tokens < sequence + 1) {
+    throw InputError("token file '" + path + "' has " + std::to_string(tokens) +
                      " tokens; one sample of " + std::to_string(sequence) +
-                     " positions and its targets need " + std::to_string(sequence + 1));
+                     " positions and its targets need " + std::to_string(sequence + 1) +
+                     "; give a longer file or a shorter --sequence");
   }
-  mapped_bytes_ = static_cast<std::size_t>(size);
+  return tokens;
+}
+
+TokenFile::TokenFile(const std::string& path, TokenWidth width, std::int64_t sequence)
+    : path_(path),
+      width_(width),
+      sequence_(sequence),
+      tokens_(count_tokens(path, width, sequence)),
+      mapped_bytes_(static_cast<std::size_t>(tokens_ * width_bytes(width))) {
+  const OpenFile file(path);
   void* mapping = mmap(nullptr, mapped_bytes_, PROT_READ, MAP_SHARED, file.get(), 0);
   if (mapping == MAP_FAILED) {
-    throw HwError("mmap of token file '" + path + "' failed: " + std::strerror(errno));
+    throw HwError("mmap of token file '" + path + "' failed: " + std::strerror(errno) +
+                  "; put it on a local disk, and see that 'ulimit -v' leaves room for its " +
+                  std::to_string(mapped_bytes_) + " bytes");
   }
   data_ = static_cast<const std::byte*>(mapping);
 }

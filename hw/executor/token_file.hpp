@@ -9,6 +9,10 @@
 
 namespace parplan::hw {
 
+/// How many tokens a file holds, without reading them. Throws the InputErrors of TokenFile's
+/// constructor.
+std::int64_t count_tokens(const std::string& path, TokenWidth width, std::int64_t sequence);
+
 /// A file of token ids without header (uint16 or uint32, native byte order), memory-mapped. Sample
 /// i is tokens [i S, i S + S) of S = `sequence` positions; its targets are the same shifted by one,
 /// so the last target of a sample is the first token of the next.

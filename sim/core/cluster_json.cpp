@@ -21,6 +21,34 @@ constexpr std::array kFunctions{
     EnumName<Activation>{"silu", Activation::kSilu},
 };
 
+/// What a machine file may say: far beyond every machine there is, and within what sums and
+/// products of these numbers can hold.
+constexpr NumberRange kTime = NumberRange::between(0, 1e6);         // seconds
+constexpr NumberRange kTimePerByte = NumberRange::between(0, 1.0);  // seconds
+constexpr NumberRange kRate = NumberRange::between(1, 1e21);        // per second
+constexpr NumberRange kFactor = NumberRange::between(1e-9, 1e9);
+constexpr int kMostCores = 1 << 20;
+
+Seconds read_time(JsonReader& r, const char* key) { return r.quantity<Seconds>(key, kTime); }
+
+Bytes read_bytes(JsonReader& r, const char* key, std::int64_t least = 0) {
+  return r.quantity<Bytes>(key, least, kMostBytes.value);
+}
+
+Bytes read_optional_bytes(JsonReader& r, const char* key) {
+  return r.optional_quantity<Bytes>(key, std::int64_t{0}, kMostBytes.value).value_or(Bytes{});
+}
+
+/// 0 stands for what was not measured and is not used.
+BytesPerSecond read_bandwidth(JsonReader& r, const char* key) {
+  const JsonElement element = r.require(key);
+  const double rate = element.number();
+  if (rate != 0.0 && !(rate >= kRate.min && rate <= kRate.max)) {
+    element.fail_expected("0 (not measured) or a number between 1 and 1e+21");
+  }
+  return BytesPerSecond{rate};
+}
+
 struct ShapeField {
   const char* key;
   std::int64_t OpShape::*member;
@@ -59,16 +87,17 @@ OperationSample read_sample(JsonReader& r) {
   sample.code = *known;
   sample.dtype = r.enumeration<DType>("dtype", kDTypes);
   for (const ShapeField& field : kShapeFields) {
-    sample.shape.*field.member = r.optional_integer<std::int64_t>(field.key, 0).value_or(0);
+    sample.shape.*field.member =
+        r.optional_integer<std::int64_t>(field.key, 0, kMostElements).value_or(0);
   }
   sample.variant.dropout = r.optional_boolean("dropout").value_or(false);
   sample.variant.causal = r.optional_boolean("causal").value_or(false);
   sample.variant.accumulate = r.optional_boolean("accumulate").value_or(false);
   sample.variant.function =
       r.optional_enumeration<Activation>("function", kFunctions).value_or(Activation::kRelu);
-  sample.busy_ranks = r.optional_integer<int>("busy_ranks", 1).value_or(1);
-  sample.working_set = r.optional_quantity<Bytes>("working_set_bytes").value_or(Bytes{});
-  sample.median = r.quantity<Seconds>("median_s");
+  sample.busy_ranks = r.optional_integer<int>("busy_ranks", 1, kMostRanks).value_or(1);
+  sample.working_set = read_optional_bytes(r, "working_set_bytes");
+  sample.median = read_time(r, "median_s");
   sample.relative_spread = r.number("relative_spread", NumberRange::at_least(0));
   return sample;
 }
@@ -94,11 +123,11 @@ TransferSample read_transfer(JsonReader& r) {
         "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast "
         "or send_receive");
   t.kind = *known;
-  t.ranks = r.integer<int>("ranks", 2);
-  t.bytes = r.quantity<Bytes>("bytes");
-  t.median = r.quantity<Seconds>("median_s");
-  t.cpu = r.quantity<Seconds>("cpu_s");
-  t.peer_cpu = r.quantity<Seconds>("peer_cpu_s");
+  t.ranks = r.integer<int>("ranks", 2, kMostRanks);
+  t.bytes = read_bytes(r, "bytes");
+  t.median = read_time(r, "median_s");
+  t.cpu = read_time(r, "cpu_s");
+  t.peer_cpu = read_time(r, "peer_cpu_s");
   t.relative_spread = r.number("relative_spread", NumberRange::at_least(0));
   t.in_situ = r.optional_boolean("in_situ").value_or(false);
   return t;
@@ -117,12 +146,11 @@ Json link_json(const LinkSpec& link) {
 LinkSpec read_link(JsonReader& r) {
   LinkSpec link;
   link.name = r.string("name");
-  link.latency = r.quantity<Seconds>("latency_s");
-  link.bandwidth = r.quantity<BytesPerSecond>("bandwidth_bytes_per_s");
-  link.send_cpu_s_per_byte =
-      r.optional_number("send_cpu_s_per_byte", NumberRange::at_least(0)).value_or(0);
+  link.latency = read_time(r, "latency_s");
+  link.bandwidth = read_bandwidth(r, "bandwidth_bytes_per_s");
+  link.send_cpu_s_per_byte = r.optional_number("send_cpu_s_per_byte", kTimePerByte).value_or(0);
   link.receive_cpu_s_per_byte =
-      r.optional_number("receive_cpu_s_per_byte", NumberRange::at_least(0)).value_or(0);
+      r.optional_number("receive_cpu_s_per_byte", kTimePerByte).value_or(0);
   link.half_duplex = r.optional_boolean("half_duplex").value_or(false);
   link.shared = r.optional_boolean("shared").value_or(false);
   return link;
@@ -147,26 +175,39 @@ Json device_json(const DeviceSpec& device) {
 DeviceSpec read_device(JsonReader& r) {
   DeviceSpec device;
   device.name = r.string("name");
-  device.memory = r.quantity<Bytes>("memory_bytes", std::int64_t{1});
-  device.cores = r.optional_integer<int>("cores", 1).value_or(1);
+  device.memory = read_bytes(r, "memory_bytes", 1);
+  device.cores = r.optional_integer<int>("cores", 1, kMostCores).value_or(1);
   r.object("peak_flop_per_s", [&device](JsonReader& p) {
     for (const EnumName<DType>& row : kDTypes) {
-      if (const auto rate = p.optional_number(row.name, NumberRange::above(0))) {
+      if (const auto rate = p.optional_number(row.name, kRate)) {
         device.peak[row.value] = FlopPerSecond{*rate};
       }
     }
   });
-  device.memory_bandwidth = r.quantity<BytesPerSecond>("memory_bandwidth_bytes_per_s");
+  device.memory_bandwidth = read_bandwidth(r, "memory_bandwidth_bytes_per_s");
   const auto seconds = [&r](const char* key) {
-    return r.optional_quantity<Seconds>(key).value_or(Seconds{});
+    return r.optional_quantity<Seconds>(key, kTime).value_or(Seconds{});
   };
   device.operation_overhead = seconds("operation_overhead_s");
   device.instruction_overhead = seconds("instruction_overhead_s");
   device.step_overhead = seconds("step_overhead_s");
-  device.process_bytes = r.optional_quantity<Bytes>("process_bytes").value_or(Bytes{});
-  device.product_bytes = r.optional_quantity<Bytes>("product_bytes").value_or(Bytes{});
-  device.transport_bytes = r.optional_quantity<Bytes>("transport_bytes").value_or(Bytes{});
+  device.process_bytes = read_optional_bytes(r, "process_bytes");
+  device.product_bytes = read_optional_bytes(r, "product_bytes");
+  device.transport_bytes = read_optional_bytes(r, "transport_bytes");
   return device;
+}
+
+/// What is used must have been measured or stated: a link without bandwidth would move bytes in no
+/// time.
+void refuse_missing_bandwidth(JsonReader& r, const Cluster& c) {
+  const auto check = [&r](bool used, const LinkSpec& link, const char* key) {
+    if (!used || link.bandwidth.value > 0.0) return;
+    r.require(key).fail("bandwidth_bytes_per_s is 0, but the cluster has ranks on both ends of '" +
+                        link.name +
+                        "'; give the link's bandwidth, or 1 for nodes or devices_per_node");
+  };
+  check(c.nodes > 1, c.inter_node, "inter_node");
+  check(c.devices_per_node > 1 && c.transfers.empty(), c.intra_node, "intra_node");
 }
 
 Provenance read_provenance(JsonReader& r) {
@@ -219,11 +260,17 @@ Cluster read_cluster(const JsonDocument& document) {
   Cluster c;
   c.name = r.string("name");
   c.measured = r.optional_boolean("measured").value_or(false);
-  c.nodes = r.integer<int>("nodes", 1);
-  c.devices_per_node = r.integer<int>("devices_per_node", 1);
-  c.cores_per_node = r.optional_integer<int>("cores_per_node", 0).value_or(0);
+  c.nodes = r.integer<int>("nodes", 1, kMostRanks);
+  c.devices_per_node = r.integer<int>("devices_per_node", 1, kMostRanks);
+  if (c.nodes > kMostRanks / c.devices_per_node) {
+    r.require("nodes").fail(std::to_string(c.nodes) + " nodes of " +
+                            std::to_string(c.devices_per_node) + " devices are more than the " +
+                            std::to_string(kMostRanks) + " devices that can be planned for");
+  }
+  c.cores_per_node = r.optional_integer<int>("cores_per_node", 0, kMostCores).value_or(0);
   c.core_sharing_slowdown =
-      r.optional_number("core_sharing_slowdown", NumberRange::at_least(1)).value_or(1.0);
+      r.optional_number("core_sharing_slowdown", NumberRange::between(1, kFactor.max))
+          .value_or(1.0);
   r.object("device", [&c](JsonReader& d) { c.device = read_device(d); });
   r.object("intra_node", [&c](JsonReader& l) { c.intra_node = read_link(l); });
   r.object("inter_node", [&c](JsonReader& l) { c.inter_node = read_link(l); });
@@ -231,10 +278,11 @@ Cluster read_cluster(const JsonDocument& document) {
   static_cast<void>(r.optional_number("overlap_slowdown", NumberRange::at_least(1)));
   r.optional_array("operations", [&c](JsonReader& s) { c.operations.push_back(read_sample(s)); });
   r.optional_array("transfers", [&c](JsonReader& t) { c.transfers.push_back(read_transfer(t)); });
+  refuse_missing_bandwidth(r, c);
   r.optional_array("calibration", [&c](JsonReader& f) {
     CalibrationFactor factor;
     factor.key = f.string("key");
-    factor.factor = f.number("factor", NumberRange::above(0));
+    factor.factor = f.number("factor", kFactor);
     factor.relative_spread = f.number("relative_spread", NumberRange::at_least(0));
     factor.samples = f.integer<std::int64_t>("samples", 0);
     c.calibration.push_back(std::move(factor));

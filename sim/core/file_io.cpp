@@ -201,4 +201,19 @@ void check_writable(const fs::path& path) {
   const TemporaryFile temporary(target.path, path);
 }
 
+void check_output(std::string_view name, const fs::path& path, std::span<const InputFile> inputs) {
+  if (path.empty()) throw InputError(std::string(name) + " needs the name of a file");
+  struct stat output {};
+  if (::stat(path.c_str(), &output) == 0 && S_ISREG(output.st_mode)) {
+    for (const InputFile& input : inputs) {
+      struct stat status {};
+      if (::stat(input.path.c_str(), &status) != 0) continue;
+      if (status.st_dev != output.st_dev || status.st_ino != output.st_ino) continue;
+      throw InputError(std::string(name) + " '" + path.string() + "' is the file that is read as " +
+                       input.name + "; give the result another name");
+    }
+  }
+  check_writable(path);
+}
+
 }  // namespace parplan

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,5 +26,17 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 /// Throws what write_file_atomically would throw now, and changes nothing: to be asked before hours
 /// of work whose result is to go there.
 void check_writable(const std::filesystem::path& path);
+
+/// A file that a command reads, and the option or argument that named it.
+struct InputFile {
+  std::string name;
+  std::filesystem::path path;
+};
+
+/// What a command asks before its work about the path that its option `name` sends a result to.
+/// Throws InputError when the path is empty, leads to one of the command's own `inputs` (by
+/// whatever way: the files are compared, not the paths), or cannot be written.
+void check_output(std::string_view name, const std::filesystem::path& path,
+                  std::span<const InputFile> inputs);
 
 }  // namespace parplan

@@ -299,6 +299,15 @@ class FaultFinder {
 
 }  // namespace
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 std::optional<JsonFault> find_fault(std::string_view text) {
   try {
     FaultFinder(text).run();

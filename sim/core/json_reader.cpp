@@ -57,7 +57,16 @@ std::string shortest(double value) {
   return {buffer.data(), end};
 }
 
-std::string describe(const NumberRange& range) {
+/// Escaped as in JSON, so that no key can play tricks with the terminal.
+std::string quoted_key(std::string_view key) {
+  const std::string escaped = quoted_text(key);
+  return "'" +
+         shortened(std::string_view(escaped).substr(1, escaped.size() - 2), kShownValueBytes) + "'";
+}
+
+}  // namespace
+
+std::string to_string(const NumberRange& range) {
   const bool has_min = range.above_min || range.min > NumberRange{}.min;
   const bool has_max = range.max < NumberRange{}.max;
   if (has_min && has_max && !range.above_min) {
@@ -68,15 +77,6 @@ std::string describe(const NumberRange& range) {
   if (has_max) text += (has_min ? " and <= " : " <= ") + shortest(range.max);
   return text;
 }
-
-/// Escaped as in JSON, so that no key can play tricks with the terminal.
-std::string quoted_key(std::string_view key) {
-  const std::string escaped = quoted_text(key);
-  return "'" +
-         shortened(std::string_view(escaped).substr(1, escaped.size() - 2), kShownValueBytes) + "'";
-}
-
-}  // namespace
 
 JsonElement::JsonElement(const JsonDocument& document) : JsonElement(document, document.root()) {}
 
@@ -120,11 +120,11 @@ bool JsonElement::boolean() const {
 }
 
 double JsonElement::number(NumberRange range) const {
-  if (!value_->is_number()) fail_expected(describe(range));
+  if (!value_->is_number()) fail_expected(to_string(range));
   const auto number = value_->get<double>();
   const bool low_enough = number <= range.max;
   const bool high_enough = range.above_min ? number > range.min : number >= range.min;
-  if (!low_enough || !high_enough) fail_expected(describe(range));
+  if (!low_enough || !high_enough) fail_expected(to_string(range));
   return number;
 }
 
@@ -253,6 +253,12 @@ int expect_format(JsonReader& reader, std::string_view format, int oldest, int n
   const std::string wanted(format);
   const auto found = reader.find("format");
   if (!found) {
+    const auto fail_as = [&](const char* what) {
+      reader.element().fail(std::string("this is ") + what + ", a " + wanted +
+                            " file is needed here");
+    };
+    if (reader.has("traceEvents")) fail_as("a trace");
+    if (reader.has("model_type")) fail_as("a Hugging Face config.json");
     reader.element().fail("missing key 'format'; a " + wanted + " file begins with \"format\": \"" +
                           wanted + "\"");
   }

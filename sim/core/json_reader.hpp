@@ -28,6 +28,9 @@ struct NumberRange {
   static constexpr NumberRange between(double low, double high) { return {low, high}; }
 };
 
+/// "a number between 0 and 1".
+[[nodiscard]] std::string to_string(const NumberRange& range);
+
 /// Integer types a field can be read as. A std::uint64_t field ends at 2^63 - 1, as all integers
 /// in our files do.
 template <class T>
@@ -235,6 +238,8 @@ class JsonReader {
     ignore_rest();
   }
 
+  /// Whether there is a member that was not asked for so far.
+  [[nodiscard]] bool has_members() const { return !unread().empty(); }
   /// Accepts a key without reading it.
   void ignore(std::string_view key) { static_cast<void>(find(key)); }
   /// Accepts every key: for formats of others, which grow without us.
@@ -270,7 +275,7 @@ void JsonElement::array(Read&& read) const {
 
 /// Reads the "format" and "version" keys that each of our files begins with. Returns the version,
 /// which is from `oldest` to `newest`; otherwise throws InputError that says which kind of file
-/// this is and what can be read.
+/// this is (also of formats of others that come near us) and what can be read.
 [[nodiscard]] int expect_format(JsonReader& reader, std::string_view format, int oldest,
                                 int newest);
 

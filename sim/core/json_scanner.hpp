@@ -22,6 +22,9 @@ using JsonPath = std::vector<std::variant<std::string, std::size_t>>;
 /// `text` as a JSON string with its quotes; bytes that are not UTF-8 show as U+FFFD. For messages.
 [[nodiscard]] std::string quoted_text(std::string_view text);
 
+/// Whether all of `text` is well-formed UTF-8, as strings in files must be.
+[[nodiscard]] bool is_utf8(std::string_view text);
+
 /// "$.layers[3].heads"; names that are no identifiers are shown as $["my name"].
 [[nodiscard]] std::string path_text(const JsonPath& path);
 

@@ -28,9 +28,11 @@ std::vector<std::string_view> split_text(std::string_view text, char separator) 
 int parse_count(std::string_view item, std::string_view text, int least) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < least) {
+  if (error != std::errc{} || end != text.data() + text.size() || value < least ||
+      value > kMostRanks) {
     throw InputError("layout: '" + std::string(item) + "=" + std::string(text) +
-                     "' needs an integer >= " + std::to_string(least) + "; " + std::string(kForm));
+                     "' needs an integer between " + std::to_string(least) + " and " +
+                     std::to_string(kMostRanks) + "; " + std::string(kForm));
   }
   return value;
 }
@@ -127,6 +129,9 @@ class LayoutChecker {
                  std::to_string(layout_.microbatches) + " needs a pipeline",
              "microbatches=1, or pp=" + std::to_string(layout_.mp) + " instead of mp");
     }
+    if (layout_.ranks() > kMostRanks) {
+      refuse("more than " + std::to_string(kMostRanks) + " ranks", "smaller dp, tp, pp or mp");
+    }
     if (layout_.microbatches > 65535) {
       refuse("more than 65535 microbatches", "raise the microbatch size");
     }
@@ -168,7 +173,7 @@ class LayoutChecker {
                  " stages, pp is " + std::to_string(layout_.pp),
              "list one count per stage");
     }
-    const int sum = std::accumulate(stages.begin(), stages.end(), 0);
+    const std::int64_t sum = std::accumulate(stages.begin(), stages.end(), std::int64_t{0});
     if (sum != layers) {
       refuse("stages=" + join(stages) + " places " + std::to_string(sum) +
                  " layers, the model has " + std::to_string(layers),
@@ -181,6 +186,11 @@ class LayoutChecker {
 
   void check_devices(int layers) {
     const auto& devices = layout_.layer_devices;
+    if (layout_.mp == 1) {
+      refuse("devices=" + join(devices) + " places layers for mp, the layout has none",
+             layout_.pp > 1 ? "stages=.. for the stages of pp" : "mp=2 or more, or no devices");
+      return;
+    }
     if (static_cast<int>(devices.size()) != layers) {
       refuse("devices lists " + std::to_string(devices.size()) + " layers, the model has " +
                  std::to_string(layers),
@@ -238,6 +248,10 @@ Layout parse_layout(std::string_view text) {
       throw InputError("layout: '" + std::string(item) + "' is given twice");
     }
     parse_item(item, part.substr(equals + 1), layout);
+  }
+  if (layout.ranks() > kMostRanks) {
+    throw InputError("layout: '" + std::string(text) + "' has more than the " +
+                     std::to_string(kMostRanks) + " ranks that can be planned");
   }
   return layout;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,10 @@
 #include "sim/core/workload.hpp"
 
 namespace parplan {
+
+/// More ranks than any training has had by an order of magnitude; also the most devices of a
+/// cluster.
+inline constexpr int kMostRanks = 1 << 20;
 
 /// How ranks divide the work. ranks = dp x tp x (pp or mp).
 struct Layout {
@@ -27,7 +32,12 @@ struct Layout {
 
   /// Pipeline stages or model-parallel devices, whichever the layout has.
   int positions() const { return pp > 1 ? pp : mp; }
-  int ranks() const { return dp * tp * positions(); }
+  /// Stops at the largest int; `check_layout` refuses more than kMostRanks.
+  int ranks() const {
+    const std::int64_t product = std::int64_t{dp} * tp;
+    const std::int64_t most = std::numeric_limits<int>::max();
+    return static_cast<int>(product > most / positions() ? most : product * positions());
+  }
   bool operator==(const Layout&) const = default;
 };
 

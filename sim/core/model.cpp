@@ -203,12 +203,38 @@ class OpChecker {
   std::string where_;
 };
 
+[[noreturn]] void fail(const Model& model, const std::string& what) {
+  throw InputError("model '" + model.name + "': " + what);
+}
+
+std::string too_many(std::size_t count, const std::string& what, std::size_t most) {
+  return std::to_string(count) + " " + what + ", more than the " + std::to_string(most) +
+         " that can be planned";
+}
+
+void check_parameters(const Model& model) {
+  for (const Parameter& p : model.parameters) {
+    if (p.rows < 1 || p.columns < 1 || p.rows > kMostElements / p.columns) {
+      fail(model, "parameter '" + p.name + "' has " + std::to_string(p.rows) + " x " +
+                      std::to_string(p.columns) + " elements, which are not between 1 and the " +
+                      std::to_string(kMostElements) + " that can be planned");
+    }
+  }
+}
+
 void check_layers(const Model& model) {
+  if (model.layers.size() > kMostLayers) {
+    fail(model, too_many(model.layers.size(), "layers", kMostLayers));
+  }
   std::uint32_t next = 0;
   for (const Layer& layer : model.layers) {
     if (layer.first.index != next || layer.count == 0) {
       throw InputError("model '" + model.name + "': layer '" + layer.name + "' must start at op " +
                        std::to_string(next) + " and hold at least one op");
+    }
+    if (layer.count > kMostOpsPerLayer) {
+      fail(model, "layer '" + layer.name + "' has " +
+                      too_many(layer.count, "operations", kMostOpsPerLayer));
     }
     next += layer.count;
   }
@@ -222,6 +248,7 @@ void check_layers(const Model& model) {
 
 void check_model(const Model& model) {
   check_layers(model);
+  check_parameters(model);
   const std::vector<LayerId> layers = layer_of_ops(model);
   std::vector<bool> known(model.values.size());
   for (std::size_t v = 0; v < model.values.size(); ++v) {

@@ -185,9 +185,15 @@ struct Layer {
   bool operator==(const Layer&) const = default;
 };
 
+/// What a key can tell apart (sim/core/key.hpp), and elements whose sums and bytes fit 63 bits.
+inline constexpr std::size_t kMostLayers = 4095;
+inline constexpr std::size_t kMostOpsPerLayer = 16384;
+inline constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+
 /// An acyclic graph of layers. Invariants (checked by `check_model`): layers cover all ops in
 /// order; every input is a model input or the output of an earlier op; each value has one producer;
-/// shapes fit; exactly one loss op, the last one; a parameter's shape fits every op that uses it.
+/// shapes fit; exactly one loss op, the last one; a parameter's shape fits every op that uses it;
+/// at most kMostLayers, kMostOpsPerLayer and, of a parameter, kMostElements.
 struct Model {
   std::string name;
   std::vector<Value> values;

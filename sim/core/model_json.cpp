@@ -52,8 +52,6 @@ constexpr std::array kActivations{
     EnumName<Activation>{"silu", Activation::kSilu},
 };
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
-
 /// Visits the attributes of an op body with their names; one list serves writing and reading.
 template <class Body, class Visitor>
 void each_attribute(Body& body, Visitor&& visit) {
@@ -198,7 +196,6 @@ class ModelReader {
     p.name = r.string("name");
     p.rows = r.integer<std::int64_t>("rows", 1, kMostElements);
     p.columns = r.integer<std::int64_t>("columns", 1, kMostElements);
-    if (p.rows > kMostElements / p.columns) r.require("rows").fail("the parameter is too large");
     p.split = r.optional_enumeration<Split>("split", kSplits).value_or(Split::kNone);
     r.object("initializer", [&p](JsonReader& i) {
       p.initializer.distribution = i.enumeration<Distribution>("distribution", kDistributions);

@@ -8,6 +8,7 @@
 #include "sim/core/json_document.hpp"
 #include "sim/core/json_writer.hpp"
 #include "sim/core/model_json.hpp"
+#include "sim/core/sizes.hpp"
 
 namespace parplan {
 namespace {
@@ -34,7 +35,6 @@ constexpr std::array kRemainders{
     EnumName<Remainder>{"pad", Remainder::kPad},
     EnumName<Remainder>{"drop", Remainder::kDrop},
 };
-constexpr std::int64_t kMostSamples = std::int64_t{1} << 48;
 
 Json data_json(const DataSource& data) {
   Json json{{"kind", name_of<DataKind>(data.kind, kDataKinds)}};
@@ -56,7 +56,7 @@ DataSource read_data(JsonReader& r) {
     data.path = r.string("path");
     data.width = r.enumeration<TokenWidth>("width", kWidths);
   } else {
-    data.samples = r.integer<std::int64_t>("samples", 1, kMostSamples);
+    data.samples = r.integer<std::int64_t>("samples", 1, kMostPositions);
   }
   data.shuffle = r.boolean("shuffle");
   data.remainder = r.enumeration<Remainder>("remainder", kRemainders);
@@ -74,16 +74,17 @@ Json layout_json(const Layout& layout) {
 
 std::vector<int> read_counts(JsonReader& r, std::string_view key, int least) {
   std::vector<int> counts;
-  r.optional_array(key, [&](JsonElement e) { counts.push_back(e.integer<int>(least)); });
+  r.optional_array(key,
+                   [&](JsonElement e) { counts.push_back(e.integer<int>(least, kMostRanks)); });
   return counts;
 }
 
 Layout read_layout(JsonReader& r) {
   Layout layout;
-  layout.dp = r.integer<int>("dp", 1);
-  layout.tp = r.integer<int>("tp", 1);
-  layout.pp = r.integer<int>("pp", 1);
-  layout.mp = r.integer<int>("mp", 1);
+  layout.dp = r.integer<int>("dp", 1, kMostRanks);
+  layout.tp = r.integer<int>("tp", 1, kMostRanks);
+  layout.pp = r.integer<int>("pp", 1, kMostRanks);
+  layout.mp = r.integer<int>("mp", 1, kMostRanks);
   const JsonElement schedule = r.require("schedule");
   const auto known = parse_pipeline_schedule(schedule.string());
   if (!known) schedule.fail_expected("\"gpipe\" or \"1f1b\"");
@@ -125,9 +126,9 @@ Json to_json(const Workload& w) {
 
 Workload read_workload(JsonReader& r) {
   Workload w;
-  w.global_batch = r.integer<std::int64_t>("global_batch", 1, kMostSamples);
-  w.sequence = r.integer<std::int64_t>("sequence", 1, kMostSamples);
-  w.source_sequence = r.integer<std::int64_t>("source_sequence", 1, kMostSamples);
+  w.global_batch = r.integer<std::int64_t>("global_batch", 1, kMostPositions);
+  w.sequence = r.integer<std::int64_t>("sequence", 1, kMostPositions);
+  w.source_sequence = r.integer<std::int64_t>("source_sequence", 1, kMostPositions);
   w.precision = r.enumeration<DType>("precision", kPrecisions);
   r.object("optimizer", [&w](JsonReader& o) {
     w.optimizer.kind = o.enumeration<OptimizerKind>("kind", kOptimizers);
@@ -139,7 +140,11 @@ Workload read_workload(JsonReader& r) {
   });
   r.object("data", [&w](JsonReader& d) { w.data = read_data(d); });
   w.seed = r.integer<std::uint64_t>("seed");
-  check_workload(w);
+  try {
+    check_workload(w);
+  } catch (const InputError& error) {
+    r.element().fail(error.what());
+  }
   return w;
 }
 
@@ -170,11 +175,16 @@ Plan read_plan(const JsonDocument& document) {
   r.object("layout", [&plan](JsonReader& l) { plan.layout = read_layout(l); });
   r.object("stack", [&plan](JsonReader& s) {
     plan.stack.target = s.string("target");
-    plan.stack.bucket_bytes = s.quantity<Bytes>("bucket_bytes", std::int64_t{1});
+    plan.stack.bucket_bytes = s.quantity<Bytes>("bucket_bytes", std::int64_t{1}, kMostBytes.value);
     plan.stack.overlap_gradient_reduction = s.boolean("overlap_gradient_reduction");
   });
   r.object("model", [&plan](JsonReader& m) { plan.model = read_model(m); });
   r.finish();
+  try {
+    check_sizes(plan.model, plan.workload);
+  } catch (const InputError& error) {
+    r.element().fail(error.what());
+  }
   for (const Refusal& refusal : check_layout(plan.model, plan.workload, plan.layout)) {
     r.require("layout").fail(refusal.reason + "; try " + refusal.suggestion);
   }

@@ -46,6 +46,9 @@ using FlopPerSecond = Quantity<struct FlopRateDimension>;
 using BytesPerSecond = Quantity<struct BandwidthDimension>;
 using Bytes = Quantity<struct DataDimension, std::int64_t>;
 
+/// No file may name a larger size, so that sums of a few stay within 63 bits.
+inline constexpr Bytes kMostBytes{std::int64_t{1} << 60};
+
 constexpr Seconds operator/(Bytes size, BytesPerSecond rate) {
   return Seconds{static_cast<double>(size.value) / rate.value};
 }

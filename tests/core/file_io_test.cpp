@@ -195,3 +195,38 @@ TEST_CASE("replacing a file keeps its permissions and follows links", "[core]") 
   CHECK(mode_of(file) == 0640U);
   CHECK(directory.names() == std::vector<std::string>{"a.json", "link"});
 }
+
+TEST_CASE("a result does not take the place of what is read", "[core]") {
+  const Directory directory;
+  const fs::path input = directory / "in.json";
+  const fs::path data = directory / "tokens.bin";
+  write_file_atomically(input, "read me");
+  write_file_atomically(data, "ids");
+  fs::create_symlink(input, directory / "soft.json");
+  fs::create_hard_link(input, directory / "hard.json");
+  const std::vector<parplan::InputFile> inputs{{"--data", data}, {"the plan", input}};
+  const auto refusal = [&](const fs::path& output) -> std::string {
+    try {
+      parplan::check_output("--trace", output, inputs);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const std::string roundabout = directory.path().string() + "/./in.json";
+  for (const fs::path& same :
+       {input, fs::path(roundabout), directory / "soft.json", directory / "hard.json"}) {
+    CHECK(refusal(same) == "--trace '" + same.string() +
+                               "' is the file that is read as the plan; give the result another "
+                               "name");
+  }
+  CHECK(refusal(data).find("--data") != std::string::npos);
+  CHECK(refusal("") == "--trace needs the name of a file");
+  CHECK(refusal(directory.path()).find("directory") != std::string::npos);
+  CHECK(refusal(directory / "missing" / "out.json").find("cannot write") != std::string::npos);
+  CHECK(refusal("/dev/null") == "accepted");
+  CHECK(refusal(directory / "out.json") == "accepted");
+  CHECK(directory.names() ==
+        std::vector<std::string>{"hard.json", "in.json", "soft.json", "tokens.bin"});
+  CHECK(read_text_file(input) == "read me");
+}

@@ -306,3 +306,20 @@ TEST_CASE("a file of another format or version is refused with what is needed", 
   CHECK(header(R"({"format": "parplan/plan", "version": "2"})") ==
         "plan.json:1: $.version: expected an integer >= 1, found \"2\"");
 }
+
+TEST_CASE("files of others are named when one of ours is needed", "[core]") {
+  const auto refusal = [](const char* text) -> std::string {
+    const JsonDocument document("file.json", text);
+    JsonReader reader(document);
+    try {
+      static_cast<void>(expect_format(reader, "parplan/plan", 1, 1));
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  CHECK(refusal(R"({"traceEvents": []})") ==
+        "file.json:1: $: this is a trace, a parplan/plan file is needed here");
+  CHECK(refusal(R"({"model_type": "gpt2"})") ==
+        "file.json:1: $: this is a Hugging Face config.json, a parplan/plan file is needed here");
+}

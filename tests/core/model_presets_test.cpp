@@ -1,5 +1,7 @@
 #include "sim/core/model_presets.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <string>
 
 #include "sim/core/error.hpp"
@@ -30,7 +32,7 @@ TEST_CASE("presets have the published parameter counts", "[core]") {
 
 TEST_CASE("a Hugging Face config becomes the model it describes", "[core]") {
   const auto load = [](const std::string& text) {
-    return model_from_hugging_face(JsonDocument("config.json", text));
+    return model_from_hugging_face(JsonDocument("config.json", text)).model;
   };
   const Model gpt2 = load(R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768,
     "n_layer": 12, "n_head": 12, "n_positions": 1024, "architectures": ["GPT2LMHeadModel"]})");
@@ -48,7 +50,7 @@ TEST_CASE("a Hugging Face config becomes the model it describes", "[core]") {
 TEST_CASE("a Hugging Face config that cannot be trained here is refused by key", "[core]") {
   const auto message = [](const std::string& text) -> std::string {
     try {
-      model_from_hugging_face(JsonDocument("config.json", text));
+      static_cast<void>(model_from_hugging_face(JsonDocument("config.json", text)));
     } catch (const InputError& e) {
       return e.what();
     }
@@ -71,4 +73,88 @@ TEST_CASE("a Hugging Face config that cannot be trained here is refused by key",
             .find("sliding") != std::string::npos);
   CHECK(message("{\"model_type\": \"llama\", \"vocab_size\": 100}").find("hidden_size") !=
         std::string::npos);
+}
+
+TEST_CASE("settings of a config that change the numbers are honoured or refused", "[core]") {
+  using nlohmann::json;
+  const json gpt2 = {{"model_type", "gpt2"}, {"vocab_size", 100}, {"n_embd", 64},
+                     {"n_layer", 2},         {"n_head", 4},       {"n_positions", 32}};
+  const auto llama = [](const char* type) {
+    return json{
+        {"model_type", type},           {"vocab_size", 100},        {"hidden_size", 64},
+        {"num_hidden_layers", 2},       {"num_attention_heads", 4}, {"intermediate_size", 96},
+        {"max_position_embeddings", 48}};
+  };
+  const auto with = [](json config, const char* key, json value) {
+    config[key] = std::move(value);
+    return config;
+  };
+  const auto load = [](const json& config) {
+    return model_from_hugging_face(JsonDocument("config.json", config.dump()));
+  };
+  const auto refused = [&](const json& base, const char* key, json value) {
+    INFO(key);
+    CHECK_THROWS_WITH(load(with(base, key, std::move(value))),
+                      ContainsSubstring("$." + std::string(key)));
+  };
+  CHECK(load(gpt2).max_positions == 32);
+  CHECK(load(llama("llama")).max_positions == 48);
+  refused(gpt2, "scale_attn_weights", false);
+  refused(gpt2, "scale_attn_by_inverse_layer_idx", true);
+  refused(gpt2, "add_cross_attention", true);
+  refused(gpt2, "gradient_checkpointing", true);
+  refused(gpt2, "pruned_heads", {{"0", {1}}});
+  refused(gpt2, "n_layer", 1000000000);
+  refused(gpt2, "n_embd", std::int64_t{1} << 40);
+  const json harmless = {{"scale_attn_weights", true},
+                         {"reorder_and_upcast_attn", true},
+                         {"summary_type", "cls_index"},
+                         {"pruned_heads", json::object()},
+                         {"quantization_config", nullptr}};
+  for (const auto& [key, value] : harmless.items()) {
+    INFO(key);
+    CHECK_NOTHROW(load(with(gpt2, key.c_str(), value)));
+  }
+  for (const char* type : {"llama", "mistral", "qwen2"}) {
+    refused(llama(type), "partial_rotary_factor", 0.5);
+    refused(llama(type), "quantization_config", {{"bits", 4}});
+    refused(llama(type), "attention_multiplier", 0.5);
+    refused(llama(type), "logit_scale", 2.0);
+    refused(llama(type), "residual_multiplier", 0.2);
+    refused(llama(type), "layer_types", {"full_attention", "sliding_attention"});
+    refused(llama(type), "rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 1e4}});
+    CHECK_NOTHROW(load(with(llama(type), "layer_types", {"full_attention", "full_attention"})));
+    CHECK_NOTHROW(load(with(llama(type), "pretraining_tp", 2)));
+  }
+  refused(llama("mistral"), "attention_bias", true);
+  refused(llama("qwen2"), "attention_bias", true);
+  CHECK_NOTHROW(load(with(llama("llama"), "attention_bias", true)));
+}
+
+TEST_CASE("rotary settings are read where newer configs keep them", "[core]") {
+  const std::string llama =
+      R"("model_type": "llama", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 1,
+      "num_attention_heads": 4, "intermediate_size": 96)";
+  const auto rotary = [&](const std::string& more) {
+    const JsonDocument document("config.json", "{" + llama + more + "}");
+    const Model model = model_from_hugging_face(document).model;
+    for (const Op& op : model.ops) {
+      if (const auto* found = std::get_if<RotaryOp>(&op.body)) return *found;
+    }
+    throw InternalError("a llama rotates");
+  };
+  CHECK(rotary("").theta == 1e4);
+  const std::string scaling =
+      R"("rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+      "original_max_position_embeddings": 8192)";
+  const RotaryOp old = rotary(R"(, "rope_theta": 500000.0, "rope_scaling": {)" + scaling + "}");
+  CHECK(old.theta == 5e5);
+  REQUIRE(old.scaling);
+  CHECK(rotary(R"(, "rope_parameters": {"rope_theta": 500000.0, )" + scaling + "}") == old);
+  CHECK_THROWS_WITH(rotary(R"(, "rope_theta": 1.0, "rope_parameters": {"rope_theta": 2.0,
+      "rope_type": "default"})"),
+                    ContainsSubstring("rope_theta"));
+  CHECK_THROWS_WITH(rotary(R"(, "rope_scaling": {"rope_type": "default"},
+      "rope_parameters": {"rope_type": "default"})"),
+                    ContainsSubstring("keep one"));
 }

@@ -68,7 +68,8 @@ TEST_CASE("a damaged plan file is refused with file, line and path", "[core]") {
   const std::string text = dump(to_json(sample_plan("seed-mlp")));
   CHECK(read_error(text) == "accepted");
   CHECK(read_error(replaced(text, "\"dp\": 2", "\"dp\": \"two\""))
-            .find("$.layout.dp: expected an integer >= 1, found \"two\"") != std::string::npos);
+            .find("$.layout.dp: expected an integer between 1 and 1048576, found \"two\"") !=
+        std::string::npos);
   CHECK(read_error(replaced(text, "\"dp\"", "\"dpp\"")).find("plan.json:") == 0);
   CHECK(read_error(replaced(text, "\"kind\": \"linear\"", "\"kind\": \"liner\""))
             .find("unknown op kind") != std::string::npos);

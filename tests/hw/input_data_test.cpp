@@ -12,6 +12,7 @@
 #include "tests/hw/temporary_file.hpp"
 
 using namespace parplan;
+using parplan::hw::check_token_data;
 using parplan::hw::InputData;
 using parplan::hw::keyed_normal;
 using parplan::hw::keyed_u64;
@@ -171,7 +172,8 @@ TEST_CASE("a token outside the vocabulary is named with its position", "[hw]") {
   const InputData data(model, token_workload(file.path(), TokenWidth::kUint32), values);
   CHECK_NOTHROW(load<std::int32_t>(data, ValueId{0}, {0}, 4));
   CHECK_THROWS_WITH(load<std::int32_t>(data, ValueId{0}, {1}, 4),
-                    ContainsSubstring("token 100 at position 6") && ContainsSubstring("of 100"));
+                    ContainsSubstring("token 100 at position 6") && ContainsSubstring("of 100") &&
+                        ContainsSubstring("--data-width"));
 }
 
 TEST_CASE("a token file is refused for models that need more than tokens", "[hw]") {
@@ -182,4 +184,12 @@ TEST_CASE("a token file is refused for models that need more than tokens", "[hw]
   CHECK_THROWS_WITH(open(regression_model()), ContainsSubstring("'x' of model 'regression'"));
   CHECK_THROWS_WITH(open(language_model()), ContainsSubstring("cannot give"));
   CHECK(open(token_model()) == 24);
+  // The same while planning, which reads no tokens.
+  Workload w = token_workload(file.path(), TokenWidth::kUint16);
+  CHECK_NOTHROW(check_token_data(token_model(), w));
+  CHECK_THROWS_WITH(check_token_data(regression_model(), w), ContainsSubstring("cannot give"));
+  w.sequence = 100;
+  CHECK_THROWS_WITH(check_token_data(token_model(), w), ContainsSubstring("need 101"));
+  w.data.kind = DataKind::kSynthetic;
+  CHECK_NOTHROW(check_token_data(regression_model(), w));
 }

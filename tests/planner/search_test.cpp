@@ -118,3 +118,25 @@ TEST_CASE("stages are cut by cost: the stage with the wide head holds fewer laye
   CHECK(stages[0] >= 10);
   CHECK(stages[0] <= 12);
 }
+
+TEST_CASE("pinning 'single' leaves one rank", "[planner]") {
+  const Model model = *make_preset("gpt2-tiny");
+  const Cluster cluster = four_devices();
+  const SearchResult result = search({model, batch_of(8), cluster, {}, parse_pins("single"), {}});
+  REQUIRE_FALSE(result.best.empty());
+  for (const Candidate& c : result.best) CHECK(c.layout.ranks() == 1);
+}
+
+TEST_CASE("layouts whose step is beyond the clock are dropped with the reason", "[planner]") {
+  const Model model = *make_preset("gpt2-tiny");
+  Cluster cluster = four_devices();
+  cluster.device.operation_overhead = Seconds{1e6};
+  const SearchResult result = search({model, batch_of(8), cluster, {}, {}, {}});
+  CHECK(result.best.empty());
+  REQUIRE_FALSE(result.dropped.empty());
+  bool named = false;
+  for (const Dropped& d : result.dropped) {
+    named = named || d.reason.find("1000000 s that can be simulated") != std::string::npos;
+  }
+  CHECK(named);
+}

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "sim/core/error.hpp"
 #include "sim/core/model_builder.hpp"
 #include "tests/catch2_compat.hpp"
 
@@ -298,4 +299,16 @@ TEST_CASE("tensor collectives share cores like computation and stay one event", 
     CHECK(static_cast<double>((two.end - two.start).value) ==
           Approx(2.0 * static_cast<double>((one.end - one.start).value)).epsilon(1e-6));
   }
+}
+
+TEST_CASE("a step beyond the clock's range is refused, not wrapped", "[sim]") {
+  const Model model = chain(2);
+  Cluster slow = ideal_cluster();
+  slow.device.step_overhead = Seconds{9e5};
+  CHECK(sim::simulate(plan_for(model, "single"), slow).step_time.value == Approx(9e5));
+  // A rate of 1 FLOP/s: 6 x 256 x 512^2 flop a layer are 4e8 s.
+  slow.device.peak[DType::kFloat32] = FlopPerSecond{1.0};
+  CHECK_THROWS_AS(sim::simulate(plan_for(model, "single"), slow), InputError);
+  CHECK_THROWS_WITH(sim::simulate(plan_for(model, "single"), slow),
+                    ContainsSubstring("1000000 s that can be simulated"));
 }

@@ -178,9 +178,9 @@ run 2 execute one.json --device cuda
 says err "cuda"
 run 2 execute one.json --steps 0
 run 2 plan --model gpt2-tiny --cluster "$machine" --layout single --global-batch 1000000000000000000
-says err "global batch"
+says err "--global-batch"
 run 2 plan "${tiny[@]}" --cluster "$machine" --layout single --learning-rate nan -o never.json
-says err "finite"
+says err "--learning-rate 'nan': expected a number"
 absent never.json
 sed -n '1,/"traceEvents"/p' measured1.json | sed '$s/$/],/' >empty.json
 sed -n 's/^"parplan":/&/p' measured1.json >>empty.json
@@ -188,6 +188,115 @@ run 2 compare predicted1.json empty.json
 "$parplan" presets >/dev/full 2>err
 [ $? -eq 2 ] || fail "lost output was not noticed"
 says err "standard output"
+
+echo "== what is read is not written over"
+refused() { # OPTION FILE ARGUMENTS...: FILE is read, OPTION names it as the result
+  local option=$1 file=$2 before
+  shift 2
+  before=$(cksum <"$file")
+  run 2 "$@"
+  says err "$option '"
+  says err "give the result another name"
+  [ "$(cksum <"$file")" = "$before" ] || fail "$* changed $file"
+}
+cp "$machine" own.json
+ln -s own.json link.json
+head -c 4096 /dev/zero >tokens.bin
+head -c 400 /dev/zero >few.bin
+cat >hf.json <<'END'
+{"model_type": "gpt2", "vocab_size": 512, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64}
+END
+refused --output own.json calibrate --cluster own.json measured1.json -o own.json
+refused --output own.json calibrate --cluster own.json measured1.json -o ./link.json
+refused --output measured1.json calibrate --cluster own.json measured2.json measured1.json -o measured1.json
+refused --trace one.json execute one.json --trace ./one.json
+refused --trace one.json simulate one.json --cluster own.json --trace one.json
+refused --trace own.json simulate one.json --cluster own.json --trace own.json
+refused --html measured1.json compare predicted1.json measured1.json --html measured1.json
+refused --html own.json compare predicted1.json measured1.json --cluster own.json --html own.json
+refused --output hf.json plan --model hf.json --sequence 8 --global-batch 4 --cluster own.json --layout single -o hf.json
+refused --output tokens.bin plan "${tiny[@]}" --cluster own.json --layout single --data tokens.bin -o tokens.bin
+refused --output own.json recommend "${tiny[@]}" --cluster own.json -o link.json
+run 0 plan "${tiny[@]}" --cluster own.json --layout single --data tokens.bin -o tokens.json
+refused --trace tokens.bin execute tokens.json --trace tokens.bin
+for command in "plan ${tiny[*]} --cluster own.json --layout single -o" "simulate one.json --trace" \
+  "compare predicted1.json measured1.json --html" "calibrate --cluster own.json measured1.json -o" \
+  "execute one.json --trace" "profile -o"; do
+  # shellcheck disable=SC2086
+  run 2 $command ""
+  says err "not empty"
+done
+# before any work: the model and the machine are not even looked at
+run 2 recommend --model nothing --cluster nothing --global-batch 1 -o missing/plan.json
+says err "missing/plan.json"
+run 2 profile -o missing/machine.json
+says err "missing/machine.json"
+run 2 calibrate --cluster nothing.json nothing.json -o missing/machine.json
+says err "missing/machine.json"
+
+echo "== lengths, data, pins"
+hf=(plan --model hf.json --global-batch 4 --cluster own.json --layout single)
+run 2 "${hf[@]}"
+says err "give --sequence (the model allows up to 64)"
+run 2 "${hf[@]}" --sequence 65
+says err "64 positions"
+run 0 "${hf[@]}" --sequence 64
+sed 's/"n_layer"/"rope_theta": 1, &/; s/gpt2/llama/; s/n_embd/hidden_size/; s/n_layer/num_hidden_layers/
+  s/n_head/num_attention_heads/; s/n_positions/max_position_embeddings/; s/}/, "intermediate_size": 64}/' hf.json >llama.json
+run 2 plan --model llama.json --global-batch 4 --cluster own.json --layout single --sequence 65
+says err "64 positions"
+run 2 plan --model seed-mlp --global-batch 4 --cluster own.json --layout single --sequence 8
+says err "--sequence 8"
+run 2 plan "${tiny[@]}" --cluster own.json --layout single --data missing.bin
+says err "missing.bin"
+run 2 plan "${tiny[@]}" --cluster own.json --layout single --data few.bin --sequence 128 --data-width uint32 -o never.json
+says err "--sequence"
+absent never.json
+run 2 plan "${tiny[@]}" --cluster own.json --layout single --data $'caf\xe9.bin'
+says err "not valid UTF-8"
+run 2 recommend "${tiny[@]}" --cluster own.json --pin dp=2 --ranks 1
+says err "--pin dp=2"
+run 2 plan "${tiny[@]}" --cluster dgx-h100:4x --layout single
+says err "dgx-h100:4"
+run 2 plan "${tiny[@]}" --cluster dgx-h100:999999999 --layout single
+says err "131072"
+run 2 recomend
+says err "did you mean 'recommend'"
+run 2 plan --globl-batch 3
+run 2 plan "${tiny[@]}" --cluster own.json --layout single --sed 3
+says err "did you mean '--seed'"
+run 2 execute one.json --timeout inf
+says err "--timeout 'inf'"
+run 2 execute one.json --trace-steps 99999999999
+says err "--trace-steps"
+
+echo "== files of another kind"
+run 2 simulate measured1.json
+says err "this is a trace, a parplan/plan file is needed"
+run 2 simulate own.json
+says err "this is a parplan/machine file"
+run 2 compare one.json measured1.json
+says err "this is a parplan/plan file, a trace is needed"
+run 2 compare predicted1.json measured1.json --calibrated measured1.json
+says err "--calibrated measured1.json is measured"
+grep -v '^{"ph":"X"' measured1.json >stepless.json
+run 2 calibrate --cluster own.json stepless.json -o never.json
+says err "stepless.json: no step"
+run 2 compare predicted1.json stepless.json
+says err "stepless.json has no step"
+absent never.json
+
+echo "== numbers beyond the clock, names beyond the terminal"
+sed 's/"operation_overhead_s": 1e-7/"operation_overhead_s": 1e5/' own.json >slow.json
+run 2 simulate one.json --cluster slow.json
+says err "that can be simulated"
+sed 's/"two-cores"/"two\\u001b[31mcores"/' own.json >colour.json
+run 0 simulate one.json --cluster colour.json
+says out 'two\x1B[31mcores'
+run 2 simulate $'no\e[31msuch'
+says err 'no\x1B[31msuch'
+run 0 execute one.json --steps 1
+says out "(the only step)"
 
 echo "== training that diverges"
 sed 's/"learning_rate": [0-9.e+-]*/"learning_rate": 1e38/' one.json >wild.json
@@ -259,22 +368,34 @@ ranks_of() {
 }
 # Each job in a process group of its own, as a shell gives one to what it starts.
 set -m
-interrupt() { # PLAN TRACE RANKS
+interrupt() { # PLAN TRACE RANKS SIGNAL CODE
   "$parplan" execute "$1" --steps 1000000 --trace "$2" >out 2>err &
   local job=$!
   ranks_of $job "$3"
-  kill -INT -- "-$job"
+  kill "-$4" -- "-$job"
   ended_within 10 $job
-  [ $code -eq 130 ] || fail "an interrupted run of $1 ended with $code, not 130"
+  [ $code -eq "$5" ] || fail "an interrupted run of $1 ended with $code, not $5"
   says out "(interrupted)"
   says out "loss"
   made "$2"
   run 0 calibrate --cluster "$machine" "$2" -o interrupted.json
 }
 echo "== interrupt"
-interrupt one.json stopped1.json 1
+interrupt one.json stopped1.json 1 INT 130
+interrupt one.json stopped1.json 1 TERM 143
 if [ "$with_mpi" = ON ]; then
-  interrupt two.json stopped2.json 2
+  interrupt two.json stopped2.json 2 INT 130
+
+  echo "== bad input of ranks that a launcher started"
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  mpirun --oversubscribe -n 3 "$parplan" execute missing.json >out 2>err
+  [ $? -eq 2 ] || fail "bad input under mpirun did not end with 2"
+  [ "$(grep -c "cannot read 'missing.json'" err)" -eq 1 ] || fail "not said once: $(cat err)"
+  # shellcheck disable=SC2016
+  mpirun --oversubscribe -n 2 sh -c \
+    '[ $OMPI_COMM_WORLD_RANK = 1 ] && exec "$0" execute missing.json; exec "$0" execute two.json' "$parplan" >out 2>err
+  [ $? -eq 2 ] || fail "bad input of rank 1 did not end with 2"
+  says err "rank 1: cannot read 'missing.json'"
 
   echo "== a rank dies"
   "$parplan" execute two.json --steps 1000000 --trace died.json >out 2>err &

@@ -156,3 +156,11 @@ TEST_CASE("ranks that shared cores calibrate nothing", "[traces]") {
   CHECK_THROWS_AS(traces::calibrate(machine, named), InputError);
   CHECK_THROWS_WITH(traces::calibrate(machine, named), ContainsSubstring("four.json"));
 }
+
+TEST_CASE("a trace without steps is refused by name", "[traces]") {
+  traces::TraceFile file = test::measured_on(test::tiny_plan("single"), test::round_machine(), 2);
+  std::erase_if(file.trace.events,
+                [](const TraceEvent& e) { return e.key.phase() == Phase::kStep; });
+  CHECK_THROWS_WITH(traces::calibrate(test::round_machine(), {{"empty.json", file}}),
+                    ContainsSubstring("empty.json: no step"));
+}

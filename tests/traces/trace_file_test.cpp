@@ -102,6 +102,8 @@ TEST_CASE("damaged traces are refused and the file is named", "[traces]") {
     check_refused(good.substr(0, kept), "not valid JSON, or cut short");
   }
   check_refused(R"({"traceEvents":[]})", "no \"parplan\" section");
+  check_refused(R"({"format":"parplan/plan"})", "this is a parplan/plan file, a trace is needed");
+  check_refused(R"({"model_type":"gpt2"})", "this is a Hugging Face config.json");
   check_refused("[]", "no \"parplan\" section");
   check_refused(replaced(good, "\"traceEvents\"", "\"events\""), "no \"traceEvents\"");
   check_refused(replaced(good, "\"parplan/trace\"", "\"parplan/plan\""), "not a parplan/trace");
@@ -119,6 +121,14 @@ TEST_CASE("damaged traces are refused and the file is named", "[traces]") {
   check_refused(replaced(good, key, R"("key":"f000000000000000")"), "names nothing");
   check_refused(replaced(good, key, R"("key":"00000000000000f0")"), "names nothing");
   check_refused(replaced(good, key, R"("key":7)"), "\"key\"");
+  check_refused(replaced(good, key, R"("key":"0")"), "16 digits");
+  check_refused(replaced(good, "\"flop\":", "\"flop\":-"), "negative");
+  check_refused(replaced(good, "\"bytes\":", "\"bytes\":-"), "\"bytes\"");
+  check_refused(replaced(good, "\"waiting_us\":", "\"waiting_us\":-1,\"was\":"), "negative");
+  check_refused(replaced(good, "\"waiting_us\":", "\"waiting_us\":\"1\",\"was\":"), "waiting_us");
+  check_refused(replaced(good, "\"steps\": 1", "\"steps\": 0"), "at least one step");
+  check_refused(replaced(good, "\"rank\": 1,", "\"rank\": 2,"), "not a rank");
+  check_refused(replaced(good, "\"parameters_bytes\":", "\"parameters_bytes\":-"), "out of range");
   const std::string interval = R"("cat":"compute","pid":0,"tid":0)";
   check_refused(replaced(good, interval, R"("cat":"compute","pid":2,"tid":0)"), "not a rank");
   check_refused(replaced(good, interval, R"("cat":"compute","pid":-1,"tid":0)"), "not a rank");

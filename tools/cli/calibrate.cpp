@@ -6,6 +6,7 @@
 #include "sim/core/file_io.hpp"
 #include "sim/core/json_writer.hpp"
 #include "tools/cli/command.hpp"
+#include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
 #include "tools/text_table.hpp"
 #include "tools/units_text.hpp"
@@ -20,15 +21,18 @@ class Calibrate : public Command {
       : app_(*parent.add_subcommand("calibrate", "Refit a machine file from measured traces")) {
     app_.footer(
         "Example:\n  parplan calibrate --cluster machine.json measured.json -o calibrated.json");
-    app_.add_option("--cluster", cluster_, "Machine file to refit")->required();
+    add_text(app_, "--cluster", cluster_, "Machine file to refit")->required();
     app_.add_option("traces", traces_, "Measured traces (parplan execute --trace)")->required();
-    app_.add_option("-o,--output", output_, "Where to write the refitted machine file")->required();
+    add_text(app_, "-o,--output", output_, "Where to write the refitted machine file")->required();
     add_format_option(app_, format_);
   }
 
   CLI::App& app() override { return app_; }
 
   int run() override {
+    std::vector<InputFile> inputs{{"--cluster", cluster_}};
+    for (const std::string& trace : traces_) inputs.push_back({"a trace", trace});
+    check_output("--output", output_, inputs);
     const Cluster machine = load_cluster_argument(cluster_);
     std::vector<traces::NamedTrace> named;
     ProgressLine line;
@@ -54,7 +58,7 @@ class Calibrate : public Command {
               << " sizes of transfers added, " << s.refitted_transfers << " refitted\n\n";
     TextTable table({"what", "factor", "spread", "samples"});
     for (const CalibrationFactor& f : s.factors) {
-      table.add({f.key, text_of_percent(f.factor), text_of_percent(f.relative_spread),
+      table.add({f.key, text_of_factor(f.factor), text_of_percent(f.relative_spread),
                  std::to_string(f.samples)});
     }
     table.print(std::cout, colour_on_stdout());

@@ -33,5 +33,7 @@ std::unique_ptr<Command> make_presets(CLI::App& parent);
 /// Set by SIGINT and SIGTERM once `watch_interrupts` was called; a second signal ends the process.
 const std::atomic<bool>& interrupted();
 void watch_interrupts();
+/// Exit code of a run that was interrupted: 128 + the signal, SIGINT where another rank got it.
+int interrupt_code();
 
 }  // namespace parplan::tools

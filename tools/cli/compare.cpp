@@ -5,6 +5,7 @@
 #include "sim/core/file_io.hpp"
 #include "sim/core/json_writer.hpp"
 #include "tools/cli/command.hpp"
+#include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
 #include "tools/report/html_report.hpp"
 #include "tools/text_table.hpp"
@@ -76,29 +77,36 @@ class Compare : public Command {
   explicit Compare(CLI::App& parent)
       : app_(*parent.add_subcommand("compare", "Set a predicted beside a measured trace")) {
     app_.footer("Example:\n  parplan compare predicted.json measured.json --html report.html");
-    app_.add_option("predicted", predicted_, "Trace written by 'parplan simulate'")->required();
-    app_.add_option("measured", measured_, "Trace written by 'parplan execute'")->required();
-    app_.add_option("--calibrated", calibrated_,
-                    "A second prediction, after calibration; shown beside the first");
-    app_.add_option("--cluster", cluster_,
-                    "Machine file or preset behind the first prediction; shown in the report");
-    app_.add_option("--html", html_, "Write a self-contained report here");
+    add_text(app_, "predicted", predicted_, "Trace written by 'parplan simulate'")->required();
+    add_text(app_, "measured", measured_, "Trace written by 'parplan execute'")->required();
+    add_text(app_, "--calibrated", calibrated_,
+             "A second prediction, after calibration; shown beside the first");
+    add_text(app_, "--cluster", cluster_,
+             "Machine file or preset behind the first prediction; shown in the report");
+    add_text(app_, "--html", html_, "Write a self-contained report here");
     add_format_option(app_, format_);
   }
 
   CLI::App& app() override { return app_; }
 
   int run() override {
+    if (!html_.empty()) {
+      const std::vector<InputFile> inputs{{"the predicted trace", predicted_},
+                                          {"the measured trace", measured_},
+                                          {"--calibrated", calibrated_},
+                                          {"--cluster", cluster_}};
+      check_output("--html", html_, inputs);
+    }
     const traces::TraceFile predicted = traces::load_trace(predicted_);
     const traces::TraceFile measured = traces::load_trace(measured_);
-    const Comparison c = traces::compare(predicted, measured);
+    const Comparison c = traces::compare(predicted, measured, {predicted_, measured_});
     std::optional<Cluster> machine;
     if (!cluster_.empty()) machine = load_cluster_argument(cluster_);
     std::optional<traces::TraceFile> calibrated;
     std::optional<Comparison> after;
     if (!calibrated_.empty()) {
       calibrated = traces::load_trace(calibrated_);
-      after = traces::compare(*calibrated, measured);
+      after = traces::compare(*calibrated, measured, {"--calibrated " + calibrated_, measured_});
     }
     if (format_ == OutputFormat::kJson) {
       print_json(c, after);

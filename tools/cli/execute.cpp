@@ -1,11 +1,11 @@
 #include <CLI/Option.hpp>
-#include <CLI/Validators.hpp>
 #include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "hw/executor/input_data.hpp"
 #include "hw/executor/run_plan.hpp"
 #include "hw/world.hpp"
 #include "sim/core/error.hpp"
@@ -14,6 +14,7 @@
 #include "sim/core/plan_json.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/describe.hpp"
+#include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
 #include "tools/launch.hpp"
 #include "tools/text_table.hpp"
@@ -31,34 +32,30 @@ class Execute : public Command {
     app_.footer(
         "Example:\n  parplan execute plan.json --steps 8 --trace measured.json\n"
         "On several hosts: srun parplan execute plan.json ... (or mpirun), one rank per device.");
-    app_.add_option("plan", plan_, "Plan file")->required();
-    app_.add_option("--steps", steps_, "Training steps (default: --epochs of the data set)")
-        ->check(CLI::PositiveNumber);
-    app_.add_option("--epochs", epochs_, "Passes over the data set when --steps is not given")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    app_.add_option("--device", device_, "cpu or cuda")
-        ->check(CLI::IsMember({"cpu", "cuda"}))
-        ->capture_default_str();
-    app_.add_option("--threads", threads_, "Threads per rank")
-        ->check(CLI::Range(1, 1024))
-        ->capture_default_str();
-    app_.add_option("--trace", trace_, "Write the measured timeline here (Chrome trace JSON)");
-    app_.add_option("--trace-steps", trace_steps_, "How many of the last steps to trace")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
-    app_.add_option("--timeout", timeout_s_, "Longest wait for another rank, seconds")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+    add_text(app_, "plan", plan_, "Plan file")->required();
+    add_integer(app_, "--steps", steps_, {1, 1'000'000'000},
+                "Training steps (default: --epochs of the data set)");
+    add_integer(app_, "--epochs", epochs_, {1, 1'000'000},
+                "Passes over the data set when --steps is not given");
+    add_choice(app_, "--device", device_, {"cpu", "cuda"}, "Where the ranks compute");
+    add_integer(app_, "--threads", threads_, {1, 1024}, "Threads per rank");
+    add_text(app_, "--trace", trace_, "Write the measured timeline here (Chrome trace JSON)");
+    add_integer(app_, "--trace-steps", trace_steps_, {1, 10'000},
+                "How many of the last steps to trace");
+    add_number(app_, "--timeout", timeout_s_, NumberRange::between(0.001, 1e6),
+               "Longest wait for another rank, seconds");
     add_format_option(app_, format_);
   }
 
   CLI::App& app() override { return app_; }
 
   int run() override {
+    if (!trace_.empty()) {
+      const std::vector<InputFile> inputs{{"the plan", plan_}};
+      check_output("--trace", trace_, inputs);
+    }
     const Plan plan = load_plan(plan_);
     check_can_run(plan);
-    if (!trace_.empty()) check_writable(trace_);
     const int ranks = plan.layout.ranks();
     hw::WorldOptions options;
     options.wait.timeout = std::chrono::duration<double>(timeout_s_);
@@ -88,6 +85,11 @@ class Execute : public Command {
       throw InputError(plan_ + ": the plan is for '" + plan.stack.target +
                        "' and can only be simulated; plan for the target parplan to execute it");
     }
+    if (!trace_.empty() && plan.workload.data.kind == DataKind::kTokenFile) {
+      const std::vector<InputFile> inputs{{"the plan's data", plan.workload.data.path}};
+      check_output("--trace", trace_, inputs);
+    }
+    hw::check_token_data(plan.model, plan.workload);
   }
 
   std::vector<std::string> arguments() const {
@@ -129,19 +131,23 @@ class Execute : public Command {
     line.reset();
     if (world.rank() == 0) report(plan, result);
     world.finish();
-    return result.interrupted ? 128 + 2 : kSuccess;
+    return result.interrupted ? interrupt_code() : kSuccess;
   }
 
   void report(const Plan& plan, hw::RunResult& result) const {
     std::vector<double> times;
     for (const Seconds t : result.step_times) times.push_back(t.value);
     // The first step touches memory for the first time; it says nothing about the others.
-    if (times.size() > 2) times.erase(times.begin());
+    const bool first_left_out = times.size() > 2;
+    if (first_left_out) times.erase(times.begin());
     const Seconds median{traces::median_of(times)};
     if (format_ == OutputFormat::kJson) {
       print_json(plan, result, median);
     } else {
-      print_text(plan, result, median);
+      print_text(plan, result, median,
+                 first_left_out     ? "median without the first"
+                 : times.size() > 1 ? "median"
+                                    : "the only step");
     }
     if (!trace_.empty()) {
       result.trace.machine = plan.cluster_name;
@@ -150,7 +156,9 @@ class Execute : public Command {
     }
   }
 
-  void print_text(const Plan& plan, const hw::RunResult& result, Seconds median) const {
+  /// `which`: what the median is of.
+  void print_text(const Plan& plan, const hw::RunResult& result, Seconds median,
+                  const char* which) const {
     std::cout << describe_model(plan.model, plan.workload) << "\n"
               << "layout     " << to_string(plan.layout) << ", " << plan.layout.ranks()
               << (plan.layout.ranks() == 1 ? " rank\n" : " ranks\n") << "steps      "
@@ -163,7 +171,7 @@ class Execute : public Command {
     }
     std::cout << "\n";
     if (median.value > 0.0) {
-      std::cout << "step time  " << text_of(median) << " (median without the first), "
+      std::cout << "step time  " << text_of(median) << " (" << which << "), "
                 << text_of_count(tokens_per_second(plan.workload, median)) << " positions/s\n";
     }
     if (!result.losses.empty()) {

@@ -7,6 +7,7 @@
 #include "sim/core/json_writer.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/describe.hpp"
+#include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
 
 namespace parplan::tools {
@@ -20,9 +21,9 @@ class MakePlan : public Command {
         "Example:\n  parplan plan --model gpt2 --cluster dgx-h100 --global-batch 16 "
         "--layout dp=2,pp=2,schedule=1f1b,microbatches=8 -o plan.json");
     add_plan_options(app_, options_);
-    app_.add_option("--layout", layout_,
-                    "dp=..,tp=..,pp=..,mp=..,schedule=gpipe|1f1b,microbatches=..,stages=a+b,"
-                    "devices=a+b+.. or 'single'")
+    add_text(app_, "--layout", layout_,
+             "dp=..,tp=..,pp=..,mp=..,schedule=gpipe|1f1b,microbatches=..,stages=a+b,"
+             "devices=a+b+.. or 'single'")
         ->required();
     add_format_option(app_, format_);
   }
@@ -30,9 +31,9 @@ class MakePlan : public Command {
   CLI::App& app() override { return app_; }
 
   int run() override {
-    const Model model = load_model(options_.model, options_.dropout);
+    check_plan_output(options_);
+    const auto [model, workload] = load_training(options_);
     const Cluster cluster = load_cluster_argument(options_.cluster);
-    const Workload workload = make_workload(options_, options_.model);
     const Layout layout = place(model, workload, cluster);
     Plan plan = make_plan(options_, model, workload, layout, cluster);
     const sim::Simulation simulation = sim::simulate(plan, cluster, {.trace = false});

@@ -1,10 +1,12 @@
 #include "tools/cli/plan_options.hpp"
 
 #include <CLI/Option.hpp>
-#include <CLI/Validators.hpp>
+#include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "hw/executor/input_data.hpp"
 #include "sim/core/cluster_json.hpp"
 #include "sim/core/cluster_presets.hpp"
 #include "sim/core/error.hpp"
@@ -15,6 +17,8 @@
 #include "sim/core/model_presets.hpp"
 #include "sim/core/nearest.hpp"
 #include "sim/core/plan_json.hpp"
+#include "sim/core/sizes.hpp"
+#include "tools/cli/options.hpp"
 
 namespace parplan::tools {
 namespace {
@@ -40,56 +44,66 @@ void add_format_option(CLI::App& app, OutputFormat& format) {
          "--format",
          [&format](const std::string& text) {
            format = text == "json" ? OutputFormat::kJson : OutputFormat::kText;
+           if (text != "json" && text != "text") {
+             throw InputError("--format '" + text + "': expected one of text, json");
+           }
          },
-         "How to print the result: text or json")
-      ->check(CLI::IsMember({"text", "json"}));
+         "How to print the result")
+      ->type_name("{text, json}");
 }
 
 void add_plan_options(CLI::App& app, PlanOptions& o) {
-  app.add_option("--model", o.model, "Preset, Hugging Face config.json, or model file")->required();
-  app.add_option("--cluster", o.cluster, "Preset (dgx-h100, dgx-h100:4) or machine file")
+  constexpr IntegerRange kPositions{1, kMostPositions};
+  add_text(app, "--model", o.model, "Preset, Hugging Face config.json, or model file")->required();
+  add_text(app, "--cluster", o.cluster, "Preset (dgx-h100, dgx-h100:4) or machine file")
       ->required();
-  app.add_option("--global-batch", o.global_batch, "Samples per step over all ranks")
-      ->required()
-      ->check(CLI::PositiveNumber);
-  app.add_option("--sequence", o.sequence, "Positions per sample")->check(CLI::PositiveNumber);
-  app.add_option("--source-sequence", o.source_sequence, "Positions on an encoder's side")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--precision", o.precision, "float32 or float64")
-      ->check(CLI::IsMember({"float32", "float64"}))
-      ->capture_default_str();
-  app.add_option("--optimizer", o.optimizer, "adam or adamw")
-      ->check(CLI::IsMember({"adam", "adamw"}))
-      ->capture_default_str();
-  app.add_option("--learning-rate", o.learning_rate, "Of the optimizer")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("--weight-decay", o.weight_decay, "Of the optimizer")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--dropout", o.dropout, "Replaces every dropout probability of the model")
-      ->check(CLI::Range(0.0, 0.999));
-  app.add_option("--data", o.data, "File of token ids to train on (default: synthetic data)");
-  app.add_option("--data-width", o.data_width, "Of the ids in --data: uint16 or uint32")
-      ->check(CLI::IsMember({"uint16", "uint32"}));
-  app.add_option("--samples", o.samples, "Size of the synthetic data set")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--seed", o.seed, "Keys initial values, dropout, data and shuffling")
-      ->capture_default_str();
-  app.add_option("--bucket-bytes", o.bucket_bytes, "Gradients are reduced in buckets of this size")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("-o,--output", o.output, "Where to write the plan");
+  add_integer(app, "--global-batch", o.global_batch, kPositions, "Samples per step over all ranks")
+      ->required();
+  add_integer(app, "--sequence", o.sequence, kPositions, "Positions per sample");
+  add_integer(app, "--source-sequence", o.source_sequence, kPositions,
+              "Positions on an encoder's side (default: those of --sequence)");
+  add_choice(app, "--precision", o.precision, {"float32", "float64"}, "Of all numbers");
+  add_choice(app, "--optimizer", o.optimizer, {"adam", "adamw"}, "As PyTorch defines it");
+  add_number(app, "--learning-rate", o.learning_rate, NumberRange::at_least(0), "Of the optimizer");
+  add_number(app, "--weight-decay", o.weight_decay, NumberRange::at_least(0), "Of the optimizer");
+  add_number(app, "--dropout", o.dropout, NumberRange::between(0.0, 0.999),
+             "Replaces every dropout probability of the model");
+  add_text(app, "--data", o.data, "File of token ids to train on (default: synthetic data)");
+  add_choice(app, "--data-width", o.data_width, {"uint16", "uint32"}, "Of the ids in --data");
+  add_integer(app, "--samples", o.samples, kPositions, "Size of the synthetic data set");
+  add_integer(app, "--seed", o.seed, {0, std::numeric_limits<std::int64_t>::max()},
+              "Keys initial values, dropout, data and shuffling");
+  add_integer(app, "--bucket-bytes", o.bucket_bytes, {1, kMostBytes.value},
+              "Gradients are reduced in buckets of this size");
+  add_text(app, "-o,--output", o.output, "Where to write the plan");
 }
 
-Model load_model(const std::string& what, std::optional<double> dropout) {
-  if (auto model = make_preset(what, dropout)) return std::move(*model);
+namespace {
+
+/// A model with what its source says about lengths.
+struct LoadedModel {
+  Model model;
+  const ModelPreset* preset = nullptr;
+  std::optional<std::int64_t> max_positions;
+};
+
+LoadedModel load_model(const std::string& what, std::optional<double> dropout) {
+  if (auto model = make_preset(what, dropout)) {
+    LoadedModel loaded{std::move(*model), nullptr, std::nullopt};
+    for (const ModelPreset& preset : model_presets()) {
+      if (preset.name == what) loaded.preset = &preset;
+    }
+    return loaded;
+  }
   if (!std::filesystem::exists(what)) {
     unknown("--model", what, "a preset, a Hugging Face config.json or a model file",
             names_of(model_presets()));
   }
   const JsonDocument document = JsonDocument::load(what);
-  if (is_hugging_face_config(document)) return model_from_hugging_face(document, dropout);
+  if (is_hugging_face_config(document)) {
+    HuggingFaceModel read = model_from_hugging_face(document, dropout);
+    return {std::move(read.model), nullptr, read.max_positions};
+  }
   JsonReader reader(document);
   static_cast<void>(expect_format(reader, "parplan/model", 1, 1));
   Model model = read_model(reader);
@@ -97,44 +111,70 @@ Model load_model(const std::string& what, std::optional<double> dropout) {
   if (dropout) {
     throw InputError("--dropout changes presets and config.json only; set it in " + what);
   }
-  return model;
+  return {std::move(model), nullptr, std::nullopt};
 }
 
-Cluster load_cluster_argument(const std::string& what) {
-  const std::size_t colon = what.rfind(':');
-  const std::string name = what.substr(0, colon);
-  int nodes = 1;
-  if (colon != std::string::npos) {
-    try {
-      nodes = std::stoi(what.substr(colon + 1));
-    } catch (const std::exception&) {
-      nodes = 0;
+bool has_positions(const Model& model, Positions positions) {
+  return std::any_of(model.values.begin(), model.values.end(),
+                     [&](const Value& v) { return v.positions == positions; });
+}
+
+/// The longest sequence, by the file or by learned positions; none: any length.
+std::optional<std::int64_t> longest_sequence(const LoadedModel& loaded) {
+  std::optional<std::int64_t> longest = loaded.max_positions;
+  for (const Op& op : loaded.model.ops) {
+    const auto* table = std::get_if<PositionEmbeddingOp>(&op.body);
+    if (table == nullptr || loaded.model.value(op.output).positions != Positions::kSequence) {
+      continue;
     }
+    longest = std::min(longest.value_or(table->max_positions), table->max_positions);
   }
-  if (make_cluster_preset(name)) {
-    if (nodes < 1) throw InputError("--cluster " + what + ": needs a node count after the colon");
-    return *make_cluster_preset(name, nodes);
-  }
-  if (!std::filesystem::exists(what)) {
-    unknown("--cluster", what, "a preset or a machine file; 'parplan profile' writes one",
-            names_of(cluster_presets()));
-  }
-  return load_cluster(what);
+  return longest;
 }
 
-Workload make_workload(const PlanOptions& o, const std::string& model) {
-  Workload w;
-  for (const ModelPreset& preset : model_presets()) {
-    if (preset.name != model) continue;
-    w.sequence = preset.sequence;
-    w.source_sequence = preset.source_sequence;
+/// A length that the model has no use for says that something else was meant.
+void refuse_unused_length(const std::string& option, std::optional<std::int64_t> given, bool used,
+                          const PlanOptions& o) {
+  if (!given || *given == 1 || used) return;
+  throw InputError(option + " " + std::to_string(*given) + ": the samples of " + o.model +
+                   " have no such positions; leave the option out");
+}
+
+void set_lengths(const PlanOptions& o, const LoadedModel& loaded, Workload& w) {
+  const bool sequence = has_positions(loaded.model, Positions::kSequence);
+  const bool source = has_positions(loaded.model, Positions::kSource);
+  refuse_unused_length("--sequence", o.sequence, sequence || source, o);
+  refuse_unused_length("--source-sequence", o.source_sequence, source, o);
+  const std::optional<std::int64_t> longest = longest_sequence(loaded);
+  const std::string allowed =
+      longest ? " (the model allows up to " + std::to_string(*longest) + ")" : std::string();
+  if (loaded.preset != nullptr) {
+    w.sequence = loaded.preset->sequence;
+    w.source_sequence = loaded.preset->source_sequence;
+  } else if (sequence && !o.sequence) {
+    throw InputError("--model " + o.model +
+                     " trains on sequences and does not say how long they are; give --sequence" +
+                     allowed);
+  } else if (source && !o.sequence && !o.source_sequence) {
+    throw InputError("--model " + o.model +
+                     " has an encoder and does not say how long its samples are; give "
+                     "--source-sequence");
   }
   if (o.sequence) w.sequence = *o.sequence;
   if (o.source_sequence) {
     w.source_sequence = *o.source_sequence;
-  } else if (o.sequence && w.source_sequence > 1) {
+  } else if (o.sequence && source) {
     w.source_sequence = *o.sequence;
   }
+  if (longest && w.sequence > *longest) {
+    throw InputError("--sequence " + std::to_string(w.sequence) + " is longer than the " +
+                     std::to_string(*longest) + " positions of " + o.model + "; give that or less");
+  }
+}
+
+Workload make_workload(const PlanOptions& o, const LoadedModel& loaded) {
+  Workload w;
+  set_lengths(o, loaded, w);
   w.global_batch = o.global_batch;
   w.precision = o.precision == "float64" ? DType::kFloat64 : DType::kFloat32;
   w.optimizer.kind = o.optimizer == "adamw" ? OptimizerKind::kAdamW : OptimizerKind::kAdam;
@@ -148,7 +188,44 @@ Workload make_workload(const PlanOptions& o, const std::string& model) {
     w.data.width = o.data_width == "uint32" ? TokenWidth::kUint32 : TokenWidth::kUint16;
   }
   check_workload(w);
+  check_sizes(loaded.model, w);
+  hw::check_token_data(loaded.model, w);
   return w;
+}
+
+}  // namespace
+
+Training load_training(const PlanOptions& options) {
+  LoadedModel loaded = load_model(options.model, options.dropout);
+  const Workload workload = make_workload(options, loaded);
+  return {std::move(loaded.model), workload};
+}
+
+void check_plan_output(const PlanOptions& o) {
+  if (o.output.empty()) return;
+  const std::vector<InputFile> inputs{
+      {"--model", o.model}, {"--cluster", o.cluster}, {"--data", o.data}};
+  check_output("--output", o.output, inputs);
+}
+
+Cluster load_cluster_argument(const std::string& what) {
+  const std::size_t colon = what.rfind(':');
+  const std::string name = what.substr(0, colon);
+  if (const auto preset = make_cluster_preset(name)) {
+    if (colon == std::string::npos) return *preset;
+    const IntegerRange range{1, kMostRanks / preset->devices_per_node};
+    const auto nodes = parse_integer(what.substr(colon + 1), range);
+    if (!nodes) {
+      throw InputError("--cluster '" + what + "': needs a number of nodes between 1 and " +
+                       std::to_string(range.max) + " after the colon, as " + name + ":4");
+    }
+    return *make_cluster_preset(name, static_cast<int>(*nodes));
+  }
+  if (!std::filesystem::exists(what)) {
+    unknown("--cluster", what, "a preset or a machine file; 'parplan profile' writes one",
+            names_of(cluster_presets()));
+  }
+  return load_cluster(what);
 }
 
 Stack make_stack(const PlanOptions& o) {

@@ -36,11 +36,18 @@ struct PlanOptions {
 };
 void add_plan_options(CLI::App& app, PlanOptions& options);
 
-/// A preset's name, a Hugging Face config.json or a model file. InputError names close presets.
-Model load_model(const std::string& what, std::optional<double> dropout);
+struct Training {
+  Model model;
+  Workload workload;
+};
+/// The model (a preset, a Hugging Face config.json or a model file) and what a step of it does.
+/// Throws InputError that names close presets, lengths that the model wants or does not have, sizes
+/// that cannot be planned, and a token file that is broken or does not fit.
+Training load_training(const PlanOptions& options);
+/// To be asked before the work: throws what `check_output` does about `options.output`.
+void check_plan_output(const PlanOptions& options);
 /// A preset's name ("dgx-h100", or "dgx-h100:4" for four nodes) or a machine file.
 Cluster load_cluster_argument(const std::string& what);
-Workload make_workload(const PlanOptions& options, const std::string& model);
 Stack make_stack(const PlanOptions& options);
 /// Completes a plan for a layout that has been placed.
 Plan make_plan(const PlanOptions& options, const Model& model, const Workload& workload,

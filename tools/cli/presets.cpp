@@ -1,5 +1,4 @@
 #include <CLI/Option.hpp>
-#include <CLI/Validators.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -7,6 +6,7 @@
 #include "sim/core/json_writer.hpp"
 #include "sim/core/model_presets.hpp"
 #include "tools/cli/command.hpp"
+#include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
 #include "tools/text_table.hpp"
 #include "tools/units_text.hpp"
@@ -19,8 +19,7 @@ class Presets : public Command {
   explicit Presets(CLI::App& parent)
       : app_(*parent.add_subcommand("presets", "List the models and clusters known by name")) {
     app_.footer("Example:\n  parplan presets models");
-    app_.add_option("what", what_, "models or clusters (default: both)")
-        ->check(CLI::IsMember({"models", "clusters"}));
+    add_choice(app_, "what", what_, {"models", "clusters"}, "What to list (default: both)");
     add_format_option(app_, format_);
   }
 

@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <CLI/Option.hpp>
-#include <CLI/Validators.hpp>
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
@@ -19,6 +18,7 @@
 #include "sim/core/op_work.hpp"
 #include "sim/simulate.hpp"
 #include "tools/cli/command.hpp"
+#include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
 #include "tools/launch.hpp"
 #include "tools/profile/host_facts.hpp"
@@ -72,14 +72,11 @@ class Profile : public Command {
   explicit Profile(CLI::App& parent)
       : app_(*parent.add_subcommand("profile", "Measure this machine, write a machine file")) {
     app_.footer("Example:\n  parplan profile -o machine.json");
-    app_.add_option("-o,--output", output_, "Where to write the machine file")
-        ->capture_default_str();
-    app_.add_option("--ranks", ranks_, "Ranks this host shall hold (default: its cores)")
-        ->check(CLI::Range(1, 1024));
-    app_.add_option("--precision", precision_, "float32, float64")
-        ->check(CLI::IsMember({"float32", "float64"}))
-        ->capture_default_str();
-    app_.add_option("--name", name_, "Name of the machine in plans and reports");
+    add_text(app_, "-o,--output", output_, "Where to write the machine file");
+    add_integer(app_, "--ranks", ranks_, {1, 1024},
+                "Ranks this host shall hold (default: its cores)");
+    add_choice(app_, "--precision", precision_, {"float32", "float64"}, "Of what is measured");
+    add_text(app_, "--name", name_, "Name of the machine in plans and reports");
     app_.add_flag("--quick", quick_, "Fewer and smaller runs, about a quarter of the time");
     app_.add_option("--as-ranks", as_ranks_, "Internal: measure as one of several ranks")
         ->group("");
@@ -91,6 +88,7 @@ class Profile : public Command {
 
   int run() override {
     if (!as_ranks_.empty()) return run_as_rank();
+    check_output("--output", output_, {});
     const int ranks = ranks_.value_or(host_cores());
     watch_interrupts();
     Cluster cluster = base(ranks);

@@ -1,5 +1,4 @@
 #include <CLI/Option.hpp>
-#include <CLI/Validators.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -9,6 +8,7 @@
 #include "sim/core/json_writer.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/describe.hpp"
+#include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
 #include "tools/text_table.hpp"
 #include "tools/units_text.hpp"
@@ -43,30 +43,24 @@ class Recommend : public Command {
         "Example:\n  parplan recommend --model seed-transformer --cluster machine.json "
         "--global-batch 32 -o plan.json");
     add_plan_options(app_, options_);
-    app_.add_option("--ranks", ranks_, "Use exactly this many ranks")->check(CLI::PositiveNumber);
-    app_.add_option("--pin", pin_, "Fix axes, e.g. tp=2,schedule=1f1b");
-    app_.add_option("--top", top_, "How many layouts to show")
-        ->check(CLI::Range(1, 1000))
-        ->capture_default_str();
-    app_.add_option("--threads", threads_, "Threads to search with (default: all cores)")
-        ->check(CLI::Range(1, 1024));
-    app_.add_option("--target", target_, "Who shall run the plan; parplan proposes what it can run")
-        ->check(CLI::IsMember({"parplan"}))
-        ->capture_default_str();
+    add_integer(app_, "--ranks", ranks_, {1, kMostRanks}, "Use exactly this many ranks");
+    add_text(app_, "--pin", pin_, "Fix axes, e.g. tp=2,schedule=1f1b; 'single' is one rank");
+    add_integer(app_, "--top", top_, {1, 1000}, "How many layouts to show");
+    add_integer(app_, "--threads", threads_, {1, 1024},
+                "Threads to search with (default: all cores)");
+    add_choice(app_, "--target", target_, {"parplan"},
+               "Who shall run the plan; parplan proposes what it can run");
     add_format_option(app_, format_);
   }
 
   CLI::App& app() override { return app_; }
 
   int run() override {
-    const Model model = load_model(options_.model, options_.dropout);
+    check_plan_output(options_);
+    const auto [model, workload] = load_training(options_);
     const Cluster cluster = load_cluster_argument(options_.cluster);
-    planner::SearchRequest request{model,
-                                   make_workload(options_, options_.model),
-                                   cluster,
-                                   ranks_,
-                                   planner::parse_pins(pin_),
-                                   make_stack(options_)};
+    planner::SearchRequest request{
+        model, workload, cluster, ranks_, planner::parse_pins(pin_), make_stack(options_)};
     if (ranks_ && *ranks_ > cluster.devices()) {
       throw InputError("--ranks " + std::to_string(*ranks_) + ": " + cluster.name + " has " +
                        std::to_string(cluster.devices()) + " devices");
@@ -76,6 +70,12 @@ class Recommend : public Command {
         threads_.value_or(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
     watch_interrupts();
     const SearchResult result = searched(request);
+    if (result.considered == 0) refuse_pins(request);
+    if (interrupted()) {
+      std::cerr << "parplan: interrupted; " << result.simulated + result.pruned << " of "
+                << result.considered << " layouts were looked at\n";
+      if (result.best.empty()) return interrupt_code();
+    }
     if (result.best.empty()) return nothing_fits(request, result);
     Plan plan = make_plan(options_, model, request.workload, result.best.front().layout, cluster);
     plan.expectation = Expectation{result.best.front().simulation.step_time,
@@ -90,7 +90,7 @@ class Recommend : public Command {
       if (format_ == OutputFormat::kText)
         std::cout << "\nplan written to " << options_.output << "\n";
     }
-    return kSuccess;
+    return interrupted() ? interrupt_code() : kSuccess;
   }
 
  private:
@@ -104,6 +104,22 @@ class Recommend : public Command {
           }
         },
         &interrupted());
+  }
+
+  /// No layout has the pinned axes, whatever the model.
+  [[noreturn]] void refuse_pins(const planner::SearchRequest& request) const {
+    const planner::Pins& pins = request.pins;
+    if (pins.pp.value_or(1) > 1 && pins.mp.value_or(1) > 1) {
+      throw InputError("--pin " + pin_ + ": pp and mp exclude each other; pin one of them");
+    }
+    std::int64_t ranks = 1;
+    for (const auto& axis : {pins.dp, pins.tp, pins.pp, pins.mp}) ranks *= axis.value_or(1);
+    const std::string wanted = ranks_ ? "--ranks " + std::to_string(*ranks_)
+                                      : "the " + std::to_string(request.cluster.devices()) +
+                                            " devices of " + request.cluster.name;
+    throw InputError("--pin " + pin_ + ": no layout of " + wanted +
+                     " has these axes; their product is " + std::to_string(ranks) +
+                     ", which must divide the number of ranks, and equal it when all are pinned");
   }
 
   void print_text(const Plan& plan, const SearchResult& result, const Cluster& cluster) const {

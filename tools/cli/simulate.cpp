@@ -4,11 +4,13 @@
 
 #include "sim/core/cluster_json.hpp"
 #include "sim/core/error.hpp"
+#include "sim/core/file_io.hpp"
 #include "sim/core/json_writer.hpp"
 #include "sim/core/plan_json.hpp"
 #include "sim/simulate.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/describe.hpp"
+#include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
 #include "traces/trace_file.hpp"
 
@@ -21,16 +23,20 @@ class Simulate : public Command {
       : app_(*parent.add_subcommand("simulate", "Predict a plan's step time, timeline, memory")) {
     app_.footer(
         "Example:\n  parplan simulate plan.json --cluster calibrated.json --trace predicted.json");
-    app_.add_option("plan", plan_, "Plan file")->required();
-    app_.add_option("--cluster", cluster_,
-                    "Preset or machine file to price with (default: the preset the plan names)");
-    app_.add_option("--trace", trace_, "Write the predicted timeline here (Chrome trace JSON)");
+    add_text(app_, "plan", plan_, "Plan file")->required();
+    add_text(app_, "--cluster", cluster_,
+             "Preset or machine file to price with (default: the preset the plan names)");
+    add_text(app_, "--trace", trace_, "Write the predicted timeline here (Chrome trace JSON)");
     add_format_option(app_, format_);
   }
 
   CLI::App& app() override { return app_; }
 
   int run() override {
+    if (!trace_.empty()) {
+      const std::vector<InputFile> inputs{{"the plan", plan_}, {"--cluster", cluster_}};
+      check_output("--trace", trace_, inputs);
+    }
     const Plan plan = load_plan(plan_);
     const Cluster cluster = find_cluster(plan);
     const sim::Simulation simulation = sim::simulate(plan, cluster, {.trace = !trace_.empty()});
