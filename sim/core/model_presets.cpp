@@ -288,7 +288,7 @@ constexpr std::array kModelPresets{
     ModelPreset{"llama-3.1-8b", "Llama 3.1, 8.0 B parameters", 8, 8192, 1},
 };
 
-Model make_gpt2(std::string_view name, Dropout dropout) {
+CausalDecoderSpec gpt2_spec(std::string_view name) {
   CausalDecoderSpec spec;
   if (name == "gpt2-tiny") {
     spec = gpt2("gpt2-tiny", 128, 4, 4);
@@ -303,10 +303,10 @@ Model make_gpt2(std::string_view name, Dropout dropout) {
   } else {
     spec = gpt2("gpt2", 768, 12, 12);
   }
-  return make_causal_decoder(with_dropout(spec, dropout));
+  return spec;
 }
 
-Model make_llama(std::string_view name, Dropout dropout) {
+CausalDecoderSpec llama_spec(std::string_view name) {
   CausalDecoderSpec spec;
   if (name == "llama-tiny") {
     spec = llama("llama-tiny", {1024, 128, 4, 2, 352, 256, 4, 1e4});
@@ -324,7 +324,17 @@ Model make_llama(std::string_view name, Dropout dropout) {
   } else {
     spec = llama("llama-2-7b", {32000, 4096, 32, 32, 11008, 4096, 32, 1e4});
   }
-  return make_causal_decoder(with_dropout(spec, dropout));
+  return spec;
+}
+
+/// Of the presets that are causal decoders.
+std::optional<CausalDecoderSpec> decoder_spec(std::string_view name) {
+  for (const ModelPreset& preset : kModelPresets) {
+    if (preset.name != name) continue;
+    if (name.starts_with("gpt2")) return gpt2_spec(name);
+    if (name.starts_with("llama")) return llama_spec(name);
+  }
+  return std::nullopt;
 }
 
 /// PyTorch's nn.Linear draws weight and bias uniformly within 1/sqrt(in).
@@ -369,11 +379,14 @@ std::optional<Model> make_preset(std::string_view name, std::optional<double> dr
     model.name = name;
     return model;
   }
-  for (const ModelPreset& preset : kModelPresets) {
-    if (preset.name != name) continue;
-    return name.starts_with("gpt2") ? make_gpt2(name, dropout) : make_llama(name, dropout);
-  }
-  return std::nullopt;
+  const auto spec = decoder_spec(name);
+  if (!spec) return std::nullopt;
+  return make_causal_decoder(with_dropout(*spec, dropout));
+}
+
+std::optional<std::int64_t> preset_max_positions(std::string_view name) {
+  const auto spec = decoder_spec(name);
+  return spec ? std::optional(spec->max_positions) : std::nullopt;
 }
 
 }  // namespace parplan

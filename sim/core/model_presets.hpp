@@ -97,5 +97,7 @@ struct ModelPreset {
 std::span<const ModelPreset> model_presets();
 /// None when no preset has that name. `dropout` replaces every dropout probability of the preset.
 std::optional<Model> make_preset(std::string_view name, std::optional<double> dropout = {});
+/// The longest sequence the preset was published for; none where any length works.
+std::optional<std::int64_t> preset_max_positions(std::string_view name);
 
 }  // namespace parplan

@@ -25,6 +25,9 @@ TEST_CASE("presets have the published parameter counts", "[core]") {
   CHECK(count("llama-3.1-8b") == 8'030'261'248);
   CHECK(count("llama-3.2-1b") == 1'235'814'400);
   CHECK_FALSE(make_preset("gpt3").has_value());
+  CHECK(preset_max_positions("gpt2") == 1024);
+  CHECK(preset_max_positions("llama-3.1-8b") == 131072);
+  CHECK_FALSE(preset_max_positions("seed-transformer").has_value());
   for (const ModelPreset& preset : model_presets()) {
     CHECK(make_preset(preset.name)->name == preset.name);
   }

@@ -245,6 +245,8 @@ sed 's/"n_layer"/"rope_theta": 1, &/; s/gpt2/llama/; s/n_embd/hidden_size/; s/n_
   s/n_head/num_attention_heads/; s/n_positions/max_position_embeddings/; s/}/, "intermediate_size": 64}/' hf.json >llama.json
 run 2 plan --model llama.json --global-batch 4 --cluster own.json --layout single --sequence 65
 says err "64 positions"
+run 2 plan --model llama-tiny --global-batch 4 --cluster own.json --layout single --sequence 257
+says err "256 positions"
 run 2 plan --model seed-mlp --global-batch 4 --cluster own.json --layout single --sequence 8
 says err "--sequence 8"
 run 2 plan "${tiny[@]}" --cluster own.json --layout single --data missing.bin
@@ -269,6 +271,10 @@ run 2 execute one.json --timeout inf
 says err "--timeout 'inf'"
 run 2 execute one.json --trace-steps 99999999999
 says err "--trace-steps"
+
+run 0 plan --model gpt2-tiny --global-batch 2048 --cluster dgx-h100:256 --layout dp=2048 --precision float64 -o many.json
+run 2 execute many.json
+says err "2048 ranks"
 
 echo "== files of another kind"
 run 2 simulate measured1.json

@@ -25,6 +25,9 @@
 namespace parplan::tools {
 namespace {
 
+/// Processes that one host is asked for; also what `profile --ranks` takes.
+constexpr int kMostRanksHere = 1024;
+
 class Execute : public Command {
  public:
   explicit Execute(CLI::App& parent)
@@ -67,6 +70,12 @@ class Execute : public Command {
       return train(*std::get<std::unique_ptr<hw::World>>(world), plan);
     }
     if (ranks == 1) return train(*hw::open_single_world(options), plan);
+    if (ranks > kMostRanksHere) {
+      throw InputError(plan_ + ": this host is not asked to start " + std::to_string(ranks) +
+                       " ranks, " + std::to_string(kMostRanksHere) +
+                       " at most; start them with the cluster's launcher: srun parplan execute "
+                       "..., or plan for fewer");
+    }
     const int code = launch_ranks(ranks, arguments());
     if (code > 128 && code != 128 + SIGINT && code != 128 + SIGTERM) {
       throw HwError("a rank was ended by signal " + std::to_string(code - 128) +

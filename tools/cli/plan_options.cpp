@@ -89,7 +89,7 @@ struct LoadedModel {
 
 LoadedModel load_model(const std::string& what, std::optional<double> dropout) {
   if (auto model = make_preset(what, dropout)) {
-    LoadedModel loaded{std::move(*model), nullptr, std::nullopt};
+    LoadedModel loaded{std::move(*model), nullptr, preset_max_positions(what)};
     for (const ModelPreset& preset : model_presets()) {
       if (preset.name == what) loaded.preset = &preset;
     }

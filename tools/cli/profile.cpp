@@ -2,6 +2,7 @@
 
 #include <CLI/Option.hpp>
 #include <algorithm>
+#include <csignal>
 #include <ctime>
 #include <filesystem>
 #include <iostream>
@@ -67,6 +68,30 @@ void set_link(Cluster& c) {
   c.inter_node.name = "between hosts (not measured; taken as within a host)";
 }
 
+/// A file that the ranks and this process pass results through, gone at the end.
+class ScratchFile {
+ public:
+  explicit ScratchFile(const std::string& what)
+      : path_((std::filesystem::temp_directory_path() /
+               ("parplan-" + what + "-" + std::to_string(getpid()) + ".json"))
+                  .string()) {}
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+  ~ScratchFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// The ranks were ended by a signal to this process.
+struct Interrupted {
+  int exit_code = 0;
+};
+
 class Profile : public Command {
  public:
   explicit Profile(CLI::App& parent)
@@ -89,8 +114,17 @@ class Profile : public Command {
   int run() override {
     if (!as_ranks_.empty()) return run_as_rank();
     check_output("--output", output_, {});
+    try {
+      return measure();
+    } catch (const Interrupted& signal) {
+      std::cerr << "parplan: interrupted; no machine file was written\n";
+      return signal.exit_code;
+    }
+  }
+
+ private:
+  int measure() {
     const int ranks = ranks_.value_or(host_cores());
-    watch_interrupts();
     Cluster cluster = base(ranks);
     {
       const auto world = hw::open_single_world();
@@ -102,10 +136,9 @@ class Profile : public Command {
     if (with_cores > 1) merge(cluster, measured_by_ranks(with_cores));
     if (ranks > with_cores) {
       // These compare what they see with what is known so far.
-      const std::string known = output_ + ".known-" + std::to_string(getpid());
-      write_file_atomically(known, dump(to_json(cluster)));
-      const Cluster shared = measured_by_ranks(ranks, {"--known", known});
-      std::filesystem::remove(known);
+      const ScratchFile known("known");
+      write_file_atomically(known.path(), dump(to_json(cluster)));
+      const Cluster shared = measured_by_ranks(ranks, {"--known", known.path()});
       cluster.core_sharing_slowdown = shared.core_sharing_slowdown;
       merge(cluster, shared);
     }
@@ -116,7 +149,6 @@ class Profile : public Command {
     return kSuccess;
   }
 
- private:
   DType precision() const { return precision_ == "float64" ? DType::kFloat64 : DType::kFloat32; }
 
   Cluster base(int ranks) const {
@@ -242,19 +274,18 @@ class Profile : public Command {
   }
 
   Cluster measured_by_ranks(int ranks, const std::vector<std::string>& more = {}) const {
-    const std::string part = output_ + ".ranks-" + std::to_string(getpid());
-    std::vector<std::string> words{"profile", "--as-ranks",         part, "--precision", precision_,
-                                   "--ranks", std::to_string(ranks)};
+    const ScratchFile part("ranks");
+    std::vector<std::string> words{"profile",  "--as-ranks", part.path(),          "--precision",
+                                   precision_, "--ranks",    std::to_string(ranks)};
     if (quick_) words.push_back("--quick");
     words.insert(words.end(), more.begin(), more.end());
     const int code = launch_ranks(ranks, words);
+    if (code == 128 + SIGINT || code == 128 + SIGTERM) throw Interrupted{code};
     if (code != 0) {
       throw HwError("measuring with " + std::to_string(ranks) + " ranks failed (exit code " +
                     std::to_string(code) + ")");
     }
-    const Cluster cluster = load_cluster(part);
-    std::filesystem::remove(part);
-    return cluster;
+    return load_cluster(part.path());
   }
 
   static void merge(Cluster& cluster, const Cluster& ranks) {
