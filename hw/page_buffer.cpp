@@ -1,7 +1,6 @@
 #include "hw/page_buffer.hpp"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -24,30 +23,35 @@ std::byte* map(std::size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
+/// What is mapped for a buffer of that size.
+std::size_t mapped_bytes(std::size_t bytes) {
+  return static_cast<std::size_t>(resident_bytes(Bytes{static_cast<std::int64_t>(bytes)}).value);
+}
+
 }  // namespace
 
 PageBuffer::PageBuffer(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
-  if (bytes < kHugePage) {
-    data_ = map(bytes);
+  const std::size_t used = mapped_bytes(bytes);
+  if (Bytes{static_cast<std::int64_t>(bytes)} < kLeastHugeBuffer) {
+    data_ = map(used);
     return;
   }
   // One huge page more than needed, and back what lies before and behind the aligned part.
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const std::size_t used = (bytes + page - 1) / page * page;
-  std::byte* const memory = map(used + kHugePage);
-  const std::size_t past = reinterpret_cast<std::uintptr_t>(memory) % kHugePage;
-  const std::size_t before = past == 0 ? 0 : kHugePage - past;
+  const auto huge = static_cast<std::size_t>(kHugePage.value);
+  std::byte* const memory = map(used + huge);
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(memory) % huge;
+  const std::size_t before = past == 0 ? 0 : huge - past;
   data_ = memory + before;
   if (before > 0) munmap(memory, before);
-  if (before < kHugePage) munmap(data_ + used, kHugePage - before);
-  madvise(data_, bytes, MADV_HUGEPAGE);  // advice: without it everything works, slower
+  if (before < huge) munmap(data_ + used, huge - before);
+  madvise(data_, used, MADV_HUGEPAGE);  // advice: without it everything works, slower
 }
 
 PageBuffer::~PageBuffer() { unmap_pages(data_, size_); }
 
 void unmap_pages(std::byte* data, std::size_t bytes) noexcept {
-  if (data != nullptr) munmap(data, bytes);
+  if (data != nullptr) munmap(data, mapped_bytes(bytes));
 }
 
 }  // namespace parplan::hw

@@ -3,15 +3,14 @@
 #include <cstddef>
 #include <utility>
 
+#include "sim/core/resident_memory.hpp"
+
 namespace parplan::hw {
 
-/// What x86-64 and ARM map with one entry of the TLB where the kernel grants it.
-inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
-
-/// Zeroed memory straight from the kernel, resident once touched. From kHugePage on it is aligned
-/// to that and advised to lie in huge pages: random access to tens of megabytes otherwise pays a
-/// miss of the TLB per row, which in a virtual machine is dear. Never larger in memory than asked
-/// for.
+/// Zeroed memory straight from the kernel, resident once touched: `resident_bytes` says how much.
+/// From kLeastHugeBuffer on it is aligned to huge pages and advised to lie in them: random access
+/// to tens of megabytes otherwise pays a miss of the TLB per row, and so does every page after a
+/// pause, which in a virtual machine is dear.
 class PageBuffer {
  public:
   PageBuffer() = default;

@@ -212,9 +212,8 @@ Trace predicted_trace(const Plan& plan, const Program& program, const StepGraph&
     const auto events = builder.events(static_cast<std::int32_t>(c));
     const auto memory =
         memory_over_time(rank_class, static_cast<std::int32_t>(c), replays[c], step, line);
-    const Bytes process = replays[c].flat + replays[c].arena +
-                          process_bytes_beside_tensors(plan, program, static_cast<std::int32_t>(c),
-                                                       step, line, cluster);
+    const Bytes process = process_bytes(plan, program, static_cast<std::int32_t>(c),
+                                        replays[c].arena, step, line, cluster);
     const int copies = all ? rank_class.multiplicity : 1;
     for (int copy = 0; copy < copies; ++copy) {
       const int rank = rank_class.position * rank_class.multiplicity + copy;

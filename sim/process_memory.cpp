@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sim/core/collective_algorithm.hpp"
-#include "sim/core/resident_input.hpp"
+#include "sim/core/resident_memory.hpp"
 
 namespace parplan::sim {
 namespace {
@@ -99,12 +99,12 @@ Bytes reduction_scratch(const Program& program, std::int32_t rank_class, const S
   return Bytes{std::max(overlap.most(), largest_single(program, c))};
 }
 
-Bytes process_bytes_beside_tensors(const Plan& plan, const Program& program,
-                                   std::int32_t rank_class, const StepGraph& step,
-                                   const Timeline& line, const Cluster& cluster) {
+Bytes process_bytes(const Plan& plan, const Program& program, std::int32_t rank_class, Bytes arena,
+                    const StepGraph& step, const Timeline& line, const Cluster& cluster) {
   const DeviceSpec& device = cluster.device;
   const RankClass& c = program.classes[rank_class];
-  Bytes bytes = device.process_bytes + resident_input_bytes(c, plan.model, plan.workload);
+  Bytes bytes = device.process_bytes + resident_block_bytes(c, program.precision, arena) +
+                resident_input_bytes(c, plan.model, plan.workload);
   if (program.precision == DType::kFloat32) {
     bytes += Bytes{device.product_bytes.value * distinct_products(c, plan.layout.microbatches)};
   }

@@ -19,12 +19,13 @@ std::int64_t distinct_products(const RankClass& rank_class, int microbatches);
 Bytes reduction_scratch(const Program& program, std::int32_t rank_class, const StepGraph& step,
                         const Timeline& line);
 
-/// Resident memory of a rank's process beside its flat buffers and its arena:
-///   process_bytes + distinct products x product_bytes (float32 only: the library's code)
+/// Resident memory of a rank's process:
+///   process_bytes + the block of its tensors (resident_block_bytes)
+///   + distinct products x product_bytes (float32 only: the library's code)
 ///   + the data set where it is kept in memory
 ///   + with peers, transport_bytes + reduction_scratch
-Bytes process_bytes_beside_tensors(const Plan& plan, const Program& program,
-                                   std::int32_t rank_class, const StepGraph& step,
-                                   const Timeline& line, const Cluster& cluster);
+/// `arena`: as replay_memory says.
+Bytes process_bytes(const Plan& plan, const Program& program, std::int32_t rank_class, Bytes arena,
+                    const StepGraph& step, const Timeline& line, const Cluster& cluster);
 
 }  // namespace parplan::sim

@@ -93,14 +93,13 @@ SourceShares shares_of(const StepGraph& step) {
   return {by_source[0] / sum, by_source[1] / sum, by_source[2] / sum};
 }
 
-/// `beside`: what the process has beside its tensors.
 MemoryForecast memory_of(const Plan& plan, const RankClass& rank_class, const MemoryReplay& replay,
-                         Bytes beside) {
+                         Bytes process) {
   MemoryForecast forecast;
   forecast.peak = replay.peak;
   forecast.peak_tensors = replay.peak.total();
   forecast.reserved = replay.flat + replay.arena;
-  forecast.process = forecast.reserved + beside;
+  forecast.process = process;
   if (replay.peak_point < replay.points.size()) {
     const MemoryPoint& point = replay.points[replay.peak_point];
     forecast.peak_moment =
@@ -132,10 +131,10 @@ Simulation simulate(const Plan& plan, const Program& program, const CostModel& c
   std::vector<MemoryReplay> replays;
   for (std::size_t c = 0; c < program.classes.size(); ++c) {
     replays.push_back(replay_memory(program.classes[c], program.precision));
-    const Bytes beside = process_bytes_beside_tensors(plan, program, static_cast<std::int32_t>(c),
-                                                      step, line, costs.cluster());
+    const Bytes process = process_bytes(plan, program, static_cast<std::int32_t>(c),
+                                        replays[c].arena, step, line, costs.cluster());
     result.classes.push_back({program.classes[c].position, breakdowns[c],
-                              memory_of(plan, program.classes[c], replays[c], beside)});
+                              memory_of(plan, program.classes[c], replays[c], process)});
   }
   if (options.trace) {
     result.trace = predicted_trace(plan, program, step, line, replays, costs.cluster());

@@ -32,7 +32,7 @@ struct MemoryForecast {
   MemoryByKind peak;        ///< tensors, at the fullest moment
   Bytes peak_tensors;       ///< their sum
   Bytes reserved;           ///< flat buffers and arena
-  Bytes process;            ///< reserved plus the process itself: process_bytes_beside_tensors
+  Bytes process;            ///< all that is resident: sim::process_bytes
   std::string peak_moment;  ///< key of what runs at the fullest moment
 };
 

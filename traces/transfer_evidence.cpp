@@ -107,12 +107,17 @@ void TransferEvidence::add_gradients_after_backward(const TraceFile& file, const
 
 void TransferEvidence::add_gradients_beside_backward(const TraceFile& file, const Layout& layout) {
   const bool one_node = sim::span_of_data_group(layout, machine_) == sim::Span::kOneNode;
+  std::map<std::tuple<int, int, std::int32_t, std::uint64_t>, Meeting> meetings;
   for (const TraceEvent& e : file.trace.events) {
     if (!reduces_gradients(e) || e.bytes.value <= 0) continue;
-    const double seconds = to_seconds(e.end - e.start - e.waiting).value;
-    if (seconds <= 0.0) continue;
-    overlapped_.push_back({layout.dp, e.bytes, one_node, seconds});
-    ++events_;
+    const MeshCoordinates where = coordinates_of(e.rank, layout);
+    meetings[{where.position, where.tensor, e.step, e.key.packed}].join(e);
+  }
+  for (const auto& [name, meeting] : meetings) {
+    const double seconds = to_seconds(meeting.last_end - meeting.last_start).value;
+    if (meeting.ranks != layout.dp || seconds <= 0.0) continue;
+    overlapped_.push_back({layout.dp, meeting.bytes, one_node, seconds});
+    events_ += meeting.ranks;
   }
 }
 

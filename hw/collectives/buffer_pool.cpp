@@ -28,14 +28,15 @@ BufferPool::Buffer BufferPool::take(std::size_t bytes) {
     free_.pop_back();
     return {*this, std::move(slot)};
   }
-  const bool huge = size >= kHugePage;
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(huge ? kHugePage : kAlignment, size));
+  const auto huge_page = static_cast<std::size_t>(kHugePage.value);
+  const bool huge = size >= huge_page;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(huge ? huge_page : kAlignment, size));
   if (memory == nullptr) {
     throw std::bad_alloc();
   }
   if (huge) {
     // Advice only: without it everything works, slower. Not for the rest, of which little is used.
-    madvise(memory, std::max(bytes / kHugePage, std::size_t{1}) * kHugePage, MADV_HUGEPAGE);
+    madvise(memory, std::max(bytes / huge_page, std::size_t{1}) * huge_page, MADV_HUGEPAGE);
   }
   Buffer::Slot slot;
   slot.memory.reset(memory);

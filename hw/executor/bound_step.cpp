@@ -124,7 +124,7 @@ class StepBinder {
     bound.comm_key = transfer_key(instruction.key);
   }
 
-  std::byte* flat(const DeviceMemory& buffer, std::int64_t element) const {
+  std::byte* flat(const DeviceRange& buffer, std::int64_t element) const {
     return buffer.data() + element * bytes_of(precision());
   }
 

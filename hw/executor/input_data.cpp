@@ -7,7 +7,7 @@
 #include "hw/random.hpp"
 #include "sim/core/error.hpp"
 #include "sim/core/positions.hpp"
-#include "sim/core/resident_input.hpp"
+#include "sim/core/resident_memory.hpp"
 
 namespace parplan::hw {
 namespace {

@@ -69,7 +69,7 @@ void check_fits(const LogicalTensor& tensor, const Parameter& parameter) {
 
 template <class T>
 void initialise(const Plan& plan, const RankClass& rank_class, MeshCoordinates where,
-                const std::vector<LogicalTensor>* given, const DeviceMemory& flat, Device& device) {
+                const std::vector<LogicalTensor>* given, const DeviceRange& flat, Device& device) {
   for (const parplan::ParameterShard& shard : rank_class.parameters) {
     const Parameter& parameter = plan.model.parameter(shard.parameter);
     const ShardOrigin origin = origin_of(shard, where.tensor);
@@ -154,7 +154,7 @@ class Assembly {
 }  // namespace
 
 void initialise_parameters(const Plan& plan, const RankClass& rank_class, MeshCoordinates where,
-                           const std::vector<LogicalTensor>* given, const DeviceMemory& flat,
+                           const std::vector<LogicalTensor>* given, const DeviceRange& flat,
                            Device& device) {
   if (given != nullptr && given->size() != plan.model.parameters.size()) {
     throw InputError(std::to_string(given->size()) + " initial values are given for the " +
@@ -168,7 +168,7 @@ void initialise_parameters(const Plan& plan, const RankClass& rank_class, MeshCo
   }
 }
 
-std::vector<double> copy_flat(const DeviceMemory& flat, DType precision, Device& device) {
+std::vector<double> copy_flat(const DeviceRange& flat, DType precision, Device& device) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(flat.size().value));
   device.synchronize();
   device.copy_to_host(bytes.data(), flat.data(), flat.size());

@@ -26,11 +26,11 @@ struct LogicalTensor {
 /// Initializer and keyed_normal. Rows behind the logical ones, and the gaps of the flat buffer,
 /// are 0. InputError where a given tensor does not fit its parameter.
 void initialise_parameters(const Plan& plan, const RankClass& rank_class, MeshCoordinates where,
-                           const std::vector<LogicalTensor>* given, const DeviceMemory& flat,
+                           const std::vector<LogicalTensor>* given, const DeviceRange& flat,
                            Device& device);
 
 /// One rank's flat buffer, copied to the host as doubles.
-std::vector<double> copy_flat(const DeviceMemory& flat, DType precision, Device& device);
+std::vector<double> copy_flat(const DeviceRange& flat, DType precision, Device& device);
 
 /// Collective. Rank 0 gets every parameter of the model in model order, put together from the flat
 /// buffers (`copy_flat`) of all ranks; the others get nothing. Copies that ranks hold of the same

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "hw/device.hpp"
+#include "sim/core/resident_memory.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -57,21 +58,42 @@ class DeviceMemory {
   Bytes size_{0};
 };
 
-/// Everything a rank owns for the whole run. The flat buffers have RankClass::flat_elements
-/// elements each.
-struct RankMemory {
-  DeviceMemory parameters;
-  DeviceMemory gradients;
-  DeviceMemory first_moment;
-  DeviceMemory second_moment;
-  DeviceMemory arena;
+/// A part of reserved memory.
+class DeviceRange {
+ public:
+  DeviceRange(std::byte* data, Bytes size) : data_(data), size_(size) {}
+  std::byte* data() const { return data_; }
+  Bytes size() const { return size_; }
 
+ private:
+  std::byte* data_;
+  Bytes size_;
+};
+
+/// Everything a rank owns for the whole run. The flat buffers have RankClass::flat_elements
+/// elements each. All of it lies in one block (`rank_block`), which fills large pages best.
+class RankMemory {
+ public:
   RankMemory(Device& device, Bytes flat, Bytes arena_size)
-      : parameters(device, flat),
-        gradients(device, flat),
-        first_moment(device, flat),
-        second_moment(device, flat),
-        arena(device, arena_size) {}
+      : RankMemory(device, rank_block(flat, arena_size), flat, arena_size) {}
+
+ private:
+  RankMemory(Device& device, const RankBlock& places, Bytes flat, Bytes arena_size)
+      : block_(device, places.size),
+        parameters(block_.data() + places.parameters.value, flat),
+        gradients(block_.data() + places.gradients.value, flat),
+        first_moment(block_.data() + places.first_moment.value, flat),
+        second_moment(block_.data() + places.second_moment.value, flat),
+        arena(block_.data() + places.arena.value, arena_size) {}
+
+  DeviceMemory block_;
+
+ public:
+  DeviceRange parameters;
+  DeviceRange gradients;
+  DeviceRange first_moment;
+  DeviceRange second_moment;
+  DeviceRange arena;
 };
 
 }  // namespace parplan::hw

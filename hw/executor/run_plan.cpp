@@ -130,7 +130,7 @@ class RankRun {
   }
 
   void take_snapshot() {
-    const auto collect = [this](const DeviceMemory& flat) {
+    const auto collect = [this](const DeviceRange& flat) {
       return collect_tensors(world_, plan_, program_,
                              copy_flat(flat, program_.precision, *device_));
     };

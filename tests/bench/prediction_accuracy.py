@@ -60,9 +60,11 @@ class Link:
         space = f"parplan-{name}"
         subprocess.run(["ip", "netns", "del", space], capture_output=True)
         run(["ip", "netns", "add", space])
-        run(["ip", "-n", space, "link", "set", "lo", "up"])
+        # Frames and a token bucket as small as a network card's: a bucket that fills during a step's
+        # pauses would let bursts through at the speed of memory, which no cable does.
+        run(["ip", "-n", space, "link", "set", "lo", "mtu", "9000", "up"])
         run(["tc", "-n", space, "qdisc", "add", "dev", "lo", "root", "tbf", "rate", name,
-             "burst", "256kb", "latency", "200ms"])
+             "burst", "16kb", "latency", "200ms"])
         self.prefix = ["ip", "netns", "exec", space]
         self.environment.update({
             "OMPI_MCA_btl": "self,tcp",

@@ -92,7 +92,7 @@ class ShadowRun {
   bool in_flat_buffer(const Operand& operand) {
     const Tensor& tensor = rank_class_.tensors[operand.instance.tensor.index];
     if (tensor.kind != TensorKind::kParameter && tensor.kind != TensorKind::kGradient) return false;
-    const DeviceMemory& buffer =
+    const DeviceRange& buffer =
         tensor.kind == TensorKind::kParameter ? memory_.parameters : memory_.gradients;
     const std::byte* expected = buffer.data() + tensor.flat_offset * bytes_of(tensor.dtype);
     if (operand.place != expected) problems_.push_back("a parameter is not at its flat offset");

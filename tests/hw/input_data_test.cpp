@@ -7,7 +7,7 @@
 #include "hw/random.hpp"
 #include "sim/core/error.hpp"
 #include "sim/core/model_builder.hpp"
-#include "sim/core/resident_input.hpp"
+#include "sim/core/resident_memory.hpp"
 #include "tests/catch2_compat.hpp"
 #include "tests/hw/temporary_file.hpp"
 

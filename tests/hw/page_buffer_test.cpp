@@ -7,11 +7,15 @@
 
 #include "tests/catch2_compat.hpp"
 
-using parplan::hw::kHugePage;
+using parplan::Bytes;
+using parplan::resident_bytes;
 using parplan::hw::PageBuffer;
 using parplan::hw::unmap_pages;
 
 namespace {
+
+constexpr auto kHugePage = static_cast<std::size_t>(parplan::kHugePage.value);
+constexpr auto kLeastHuge = static_cast<std::size_t>(parplan::kLeastHugeBuffer.value);
 
 /// Kibibytes of address space of this process.
 std::int64_t mapped_kib() {
@@ -28,15 +32,16 @@ std::int64_t mapped_kib() {
 
 TEST_CASE("pages are zero, writable to the last byte, and large ones aligned to huge pages",
           "[hw]") {
-  for (const std::size_t size : {std::size_t{1}, std::size_t{4096}, std::size_t{5000},
-                                 kHugePage - 1, kHugePage, kHugePage + 1, 3 * kHugePage + 12345}) {
+  for (const std::size_t size :
+       {std::size_t{1}, std::size_t{4096}, std::size_t{5000}, kLeastHuge - 1, kLeastHuge,
+        kHugePage - 1, kHugePage, kHugePage + 1, 3 * kHugePage + 12345}) {
     INFO(size);
     const PageBuffer buffer(size);
     REQUIRE(buffer.size() == size);
     CHECK(std::all_of(buffer.data(), buffer.data() + size,
                       [](std::byte b) { return b == std::byte{0}; }));
     std::fill_n(buffer.data(), size, std::byte{7});
-    if (size >= kHugePage) CHECK(reinterpret_cast<std::uintptr_t>(buffer.data()) % kHugePage == 0);
+    if (size >= kLeastHuge) CHECK(reinterpret_cast<std::uintptr_t>(buffer.data()) % kHugePage == 0);
   }
   CHECK(PageBuffer().empty());
   CHECK(PageBuffer(0).data() == nullptr);
@@ -56,4 +61,22 @@ TEST_CASE("pages are given back, whoever owns them last", "[hw]") {
   }
   // One buffer that stayed behind would be 20 MiB.
   CHECK(mapped_kib() - before < 20 * 1024);
+}
+
+TEST_CASE("a buffer keeps whole huge pages resident from a quarter of a mebibyte on", "[hw]") {
+  CHECK(resident_bytes(Bytes{0}) == Bytes{0});
+  CHECK(resident_bytes(Bytes{(256 << 10) - 1}) == Bytes{(256 << 10) - 1});
+  CHECK(resident_bytes(Bytes{256 << 10}) == Bytes{2 << 20});
+  CHECK(resident_bytes(Bytes{2 << 20}) == Bytes{2 << 20});
+  CHECK(resident_bytes(Bytes{(2 << 20) + 1}) == Bytes{4 << 20});
+}
+
+TEST_CASE("a rank's tensors lie one behind the other, at multiples of 64 bytes", "[hw]") {
+  const parplan::RankBlock block = parplan::rank_block(Bytes{100}, Bytes{1000});
+  CHECK(block.parameters == Bytes{0});
+  CHECK(block.gradients == Bytes{128});
+  CHECK(block.first_moment == Bytes{256});
+  CHECK(block.second_moment == Bytes{384});
+  CHECK(block.arena == Bytes{512});
+  CHECK(block.size == Bytes{1512});
 }

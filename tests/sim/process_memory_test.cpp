@@ -1,8 +1,10 @@
 #include "sim/process_memory.hpp"
 
 #include "sim/core/collective_algorithm.hpp"
+#include "sim/core/memory_replay.hpp"
 #include "sim/core/model_builder.hpp"
 #include "sim/core/model_presets.hpp"
+#include "sim/core/resident_memory.hpp"
 #include "sim/simulate.hpp"
 #include "tests/catch2_compat.hpp"
 
@@ -29,10 +31,13 @@ Plan plan_of(Model model, const std::string& layout) {
   return plan;
 }
 
-/// What the process has beside its flat buffers and arena.
+/// What the process has beside its tensors' block.
 std::int64_t beside(const Plan& plan, const Cluster& cluster, std::size_t rank_class = 0) {
-  const sim::MemoryForecast m = sim::simulate(plan, cluster).classes[rank_class].memory;
-  return m.process.value - m.reserved.value;
+  const Program program = lower(plan);
+  const RankClass& c = program.classes[rank_class];
+  const Bytes arena = replay_memory(c, program.precision).arena;
+  const Bytes process = sim::simulate(plan, cluster).classes[rank_class].memory.process;
+  return (process - resident_block_bytes(c, program.precision, arena)).value;
 }
 
 std::int64_t products(const Plan& plan, std::size_t rank_class = 0) {
@@ -64,8 +69,8 @@ TEST_CASE("a process keeps code for each float product, and its data set", "[sim
   Plan plan = plan_of(make_mlp({}), "single");
   const std::int64_t data = 64 * 784 * 4;
   CHECK(beside(plan, cluster) == 1'000'000 + 5 * 70'000 + data);
-  plan.workload.precision = DType::kFloat64;  // our own kernels, compiled once
-  CHECK(beside(plan, cluster) == 1'000'000 + 2 * data);
+  plan.workload.precision = DType::kFloat64;              // our own kernels, compiled once
+  CHECK(beside(plan, cluster) == 1'000'000 + (2 << 20));  // a huge page for 2 x data
   // The last stage loads no features, and what it sends is no all-reduce.
   CHECK(beside(plan_of(make_mlp({}), "pp=2,microbatches=1"), cluster, 1) ==
         1'000'000 + 3 * 70'000 + 20'000'000);
@@ -87,7 +92,7 @@ TEST_CASE("reductions that are under way at once have scratch each", "[sim]") {
     largest = std::max(largest, scratch);
   }
   REQUIRE(all > largest);
-  const std::int64_t data = 2 * 64 * 1024 * 4;
+  const std::int64_t data = 2 * (2 << 20);  // a huge page each for 256 KiB of inputs and targets
   // Issued together after backward.
   plan.stack.overlap_gradient_reduction = false;
   CHECK(beside(plan, cluster) == all + data);
@@ -102,6 +107,6 @@ TEST_CASE("the scratch of tensor-parallel sums is that of the largest", "[sim]")
   spec.in = spec.hidden = 64;
   spec.out = 8192;
   const Plan plan = plan_of(make_linear_pair(spec), "tp=2");
-  CHECK(beside(plan, machine()) ==
-        all_reduce_scratch_bytes(32 * 8192, 4, 2) + 64 * (64 + 8192) * 4);
+  CHECK(beside(plan, machine()) == all_reduce_scratch_bytes(32 * 8192, 4, 2) + 64 * 64 * 4 +
+                                       (2 << 20));  // targets of 64 x 8192 floats fill a huge page
 }

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -129,7 +130,7 @@ class Profile : public Command {
     {
       const auto world = hw::open_single_world();
       measure_process(*world, cluster.device, cluster.device.process_bytes);
-      measure_operations(*world, cluster, 1);
+      measure_operations(*world, cluster);
       world->finish();
     }
     const int with_cores = std::min(ranks, host_cores());
@@ -166,53 +167,76 @@ class Profile : public Command {
     return c;
   }
 
-  /// Runs the micro plans on all ranks of the world and adds what they show; on rank 0 only.
-  void measure_operations(hw::World& world, Cluster& cluster, int replicas) const {
+  /// Runs plans on all ranks of the world one after the other; the traces are rank 0's to have.
+  /// `before` is called ahead of each.
+  std::vector<traces::NamedTrace> run_all(hw::World& world, const std::vector<MicroPlan>& plans,
+                                          const std::string& what, bool shows,
+                                          const std::function<void()>& before = {}) const {
     std::vector<traces::NamedTrace> named;
-    std::vector<MicroPlan> plans = micro_plans(precision(), replicas);
+    std::optional<ProgressLine> line;
+    if (shows) line.emplace();
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      if (line) {
+        line->update(what + ": " + plans[i].name + " (" + std::to_string(i + 1) + " of " +
+                     std::to_string(plans.size()) + ")");
+      }
+      if (before) before();
+      hw::RunOptions options;
+      options.steps = plans[i].steps + 1;
+      options.trace_steps = plans[i].steps;
+      hw::RunResult result = hw::run_plan(world, plans[i].plan, options);
+      if (world.rank() == 0)
+        named.push_back({plans[i].name, {std::move(result.trace), plans[i].plan}});
+    }
+    return named;
+  }
+
+  /// Samples of all operations while every rank of `world` runs the same plan by itself: nothing is
+  /// reduced, since operations between long transfers find their data gone from the caches.
+  void measure_operations(hw::World& world, Cluster& cluster) const {
+    std::vector<MicroPlan> plans = operation_plans(precision());
     if (quick_) {
       std::erase_if(plans, [](const MicroPlan& p) {
         return p.plan.workload.global_batch * p.plan.workload.sequence > 2048;
       });
     }
-    std::optional<ProgressLine> line;
-    if (world.rank() == 0) line.emplace();
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      if (line) {
-        line->update(std::to_string(replicas) + (replicas == 1 ? " rank: " : " ranks: ") +
-                     plans[i].name + " (" + std::to_string(i + 1) + " of " +
-                     std::to_string(plans.size()) + ")");
-      }
-      hw::RunOptions options;
-      options.steps = plans[i].steps + 1;
-      options.trace_steps = plans[i].steps;
-      hw::RunResult result = hw::run_plan(world, plans[i].plan, options);
-      if (world.rank() != 0) continue;
-      named.push_back({plans[i].name, {std::move(result.trace), plans[i].plan}});
-    }
+    const auto alone = hw::open_single_world();
+    const int ranks = world.size();
+    const std::vector<traces::NamedTrace> named =
+        run_all(*alone, plans, ranks == 1 ? "1 rank" : std::to_string(ranks) + " ranks",
+                world.rank() == 0, [&world] { world.barrier(); });
+    alone->finish();
     if (world.rank() != 0) return;
-    traces::CalibrationSummary summary;
-    cluster = traces::calibrate(cluster, named, &summary);
-    cluster.calibration.clear();
-    cluster.provenance.fitted_from.clear();
+    Cluster fitted = cluster;
+    fitted.operations.clear();
+    fitted = traces::calibrate(fitted, named);
+    for (OperationSample& s : fitted.operations) s.busy_ranks = ranks;
+    cluster.operations = std::move(fitted.operations);
+    cluster.device = std::move(fitted.device);
+  }
+
+  /// Adds what all-reduces of gradients take in steps; compared with the benchmark's.
+  void measure_reductions(hw::World& world, Cluster& cluster) const {
+    const std::vector<traces::NamedTrace> named =
+        run_all(world, reduction_plans(precision(), world.size()), "reductions", world.rank() == 0);
+    if (world.rank() == 0) cluster.transfers = traces::calibrate(cluster, named).transfers;
   }
 
   /// How much longer steps of ranks that share cores take than predicted from what ranks with cores
   /// of their own have measured (`known_`) and from the collectives of all (`shared`): the median
-  /// over some of the small plans, each by its median step.
+  /// over the small plans, each by its median step.
   double measure_core_sharing(hw::World& world, const Cluster& shared) const {
-    constexpr std::size_t kEvery = 2;
     constexpr std::int64_t kMostRows = 512;  // of one rank
     constexpr std::int64_t kLeastSteps = 20;
     Cluster known = load_cluster(known_);
     known.transfers.insert(known.transfers.end(), shared.transfers.begin(), shared.transfers.end());
     const sim::CostModel costs(known);
-    std::vector<MicroPlan> plans = micro_plans(precision(), world.size());
+    std::vector<MicroPlan> plans = reduction_plans(precision(), world.size());
     std::erase_if(plans, [&](const MicroPlan& p) {
       return p.plan.workload.global_batch * p.plan.workload.sequence > kMostRows * world.size();
     });
     std::vector<double> ratios;
-    for (std::size_t i = 0; i < plans.size(); i += kEvery) {
+    for (std::size_t i = 0; i < plans.size(); ++i) {
       const Plan& plan = plans[i].plan;
       hw::RunOptions options;
       options.steps = std::max(plans[i].steps, kLeastSteps) + 1;
@@ -232,7 +256,7 @@ class Profile : public Command {
   /// an empty process says. Runs the smallest plan; to be asked of a process that has run nothing
   /// yet, since later runs find what earlier ones left behind.
   void measure_process(hw::World& world, DeviceSpec& device, Bytes& bare) const {
-    const Plan plan = micro_plans(precision(), world.size()).front().plan;
+    const Plan plan = reduction_plans(precision(), world.size()).front().plan;
     hw::RunOptions options;
     options.steps = 2;
     const hw::RunResult result = hw::run_plan(world, plan, options);
@@ -266,7 +290,8 @@ class Profile : public Command {
     if (cores_are_shared) {
       cluster.core_sharing_slowdown = measure_core_sharing(world, cluster);
     } else {
-      measure_operations(world, cluster, world.size());
+      measure_reductions(world, cluster);
+      measure_operations(world, cluster);
     }
     if (world.rank() == 0) write_file_atomically(as_ranks_, dump(to_json(cluster)));
     world.finish();

@@ -97,39 +97,40 @@ MicroPlan plan_of(std::string name, Model model, DType precision, std::int64_t b
   return micro;
 }
 
-void add_perceptrons(DType precision, int replicas, std::vector<MicroPlan>& plans) {
-  struct Shape {
-    std::int64_t rows, in, hidden, out;
-    int microbatches;
-  };
-  constexpr std::array kShapes{
-      Shape{32, 784, 256, 10, 1},  Shape{64, 784, 256, 10, 1},   Shape{128, 784, 256, 10, 2},
-      Shape{256, 512, 512, 16, 2}, Shape{64, 1024, 1024, 64, 2}, Shape{128, 256, 128, 10, 1},
-  };
-  for (const Shape& s : kShapes) {
-    MlpSpec spec;
-    spec.features = s.in;
-    spec.hidden = s.hidden;
-    spec.classes = s.out;
-    MicroPlan micro = plan_of("perceptron " + std::to_string(s.rows) + " x " + std::to_string(s.in),
-                              make_mlp(spec), precision, s.rows, 1, s.microbatches, replicas);
-    micro.steps = 100;
-    plans.push_back(std::move(micro));
-  }
+struct PerceptronShape {
+  std::int64_t rows, in, hidden, out;
+  int microbatches;
+};
+constexpr std::array kPerceptrons{
+    PerceptronShape{32, 784, 256, 10, 1},   PerceptronShape{64, 784, 256, 10, 1},
+    PerceptronShape{128, 784, 256, 10, 2},  PerceptronShape{256, 512, 512, 16, 2},
+    PerceptronShape{64, 1024, 1024, 64, 2}, PerceptronShape{128, 256, 128, 10, 1},
+};
+
+MicroPlan perceptron(const PerceptronShape& s, DType precision, int replicas, std::int64_t steps) {
+  MlpSpec spec;
+  spec.features = s.in;
+  spec.hidden = s.hidden;
+  spec.classes = s.out;
+  MicroPlan micro = plan_of("perceptron " + std::to_string(s.rows) + " x " + std::to_string(s.in),
+                            make_mlp(spec), precision, s.rows, 1, s.microbatches, replicas);
+  micro.steps = steps;
+  return micro;
+}
+
+MicroPlan linear_pair(std::int64_t rows, DType precision, int replicas, std::int64_t steps) {
   LinearPairSpec pair;
   pair.in = pair.out = 512;
   pair.hidden = 2048;
-  for (const std::int64_t rows : {32, 128}) {
-    MicroPlan micro = plan_of("linear pair " + std::to_string(rows), make_linear_pair(pair),
-                              precision, rows, 1, 1, replicas);
-    micro.steps = 20;
-    plans.push_back(std::move(micro));
-  }
+  MicroPlan micro = plan_of("linear pair " + std::to_string(rows), make_linear_pair(pair),
+                            precision, rows, 1, 1, replicas);
+  micro.steps = steps;
+  return micro;
 }
 
 }  // namespace
 
-std::vector<MicroPlan> micro_plans(DType precision, int replicas) {
+std::vector<MicroPlan> operation_plans(DType precision) {
   std::vector<MicroPlan> plans;
   for (const Size& s : kSizes) {
     for (int f = 0; f < s.flavours; ++f) {
@@ -137,12 +138,30 @@ std::vector<MicroPlan> micro_plans(DType precision, int replicas) {
       MicroPlan micro =
           plan_of(std::string(flavour.name) + " " + std::to_string(s.batch * s.sequence) + " x " +
                       std::to_string(s.features),
-                  omnibus(s, flavour), precision, s.batch, s.sequence, s.microbatches, replicas);
+                  omnibus(s, flavour), precision, s.batch, s.sequence, s.microbatches, 1);
       micro.steps = s.steps;
       plans.push_back(std::move(micro));
     }
   }
-  add_perceptrons(precision, replicas, plans);
+  for (const PerceptronShape& s : kPerceptrons) plans.push_back(perceptron(s, precision, 1, 100));
+  for (const std::int64_t rows : {32, 128}) plans.push_back(linear_pair(rows, precision, 1, 20));
+  return plans;
+}
+
+std::vector<MicroPlan> reduction_plans(DType precision, int replicas) {
+  constexpr std::int64_t kSteps = 16;
+  std::vector<MicroPlan> plans;
+  for (const Size& s : {kSizes[0], kSizes[2], kSizes[3]}) {
+    plans.push_back(plan_of(
+        "step " + std::to_string(s.batch * s.sequence) + " x " + std::to_string(s.features),
+        omnibus(s, kFlavours[0]), precision, s.batch, s.sequence, s.microbatches, replicas));
+    plans.back().steps = kSteps;
+  }
+  plans.push_back(perceptron({64, 64, 64, 10, 1}, precision, replicas, kSteps));
+  for (const PerceptronShape& s : kPerceptrons) {
+    plans.push_back(perceptron(s, precision, replicas, kSteps));
+  }
+  plans.push_back(linear_pair(128, precision, replicas, kSteps));
   return plans;
 }
 

@@ -1,8 +1,20 @@
-#include "sim/core/resident_input.hpp"
+#include "sim/core/resident_memory.hpp"
 
+#include "sim/core/offset_allocator.hpp"
 #include "sim/core/positions.hpp"
 
 namespace parplan {
+
+RankBlock rank_block(Bytes flat, Bytes arena) {
+  const std::int64_t alignment = OffsetAllocator::kAlignment;
+  const Bytes part{(flat.value + alignment - 1) / alignment * alignment};
+  return {Bytes{0}, part, part * 2, part * 3, part * 4, part * 4 + arena};
+}
+
+Bytes resident_block_bytes(const RankClass& rank_class, DType precision, Bytes arena) {
+  const Bytes flat{rank_class.flat_elements * bytes_of(precision)};
+  return resident_bytes(rank_block(flat, arena).size);
+}
 
 Bytes resident_input_bytes(const Value& value, const Workload& workload) {
   const bool real = value.role == ValueRole::kFeatures || value.role == ValueRole::kRealTarget;
@@ -17,7 +29,7 @@ Bytes resident_input_bytes(const RankClass& rank_class, const Model& model,
   Bytes sum{0};
   for (const Tensor& tensor : rank_class.tensors) {
     if (tensor.kind == TensorKind::kInput && tensor.value) {
-      sum += resident_input_bytes(model.value(*tensor.value), workload);
+      sum += resident_bytes(resident_input_bytes(model.value(*tensor.value), workload));
     }
   }
   return sum;
