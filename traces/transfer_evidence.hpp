@@ -21,8 +21,8 @@ namespace parplan::traces {
 /// - Transfers between positions: from the time both sides have come to it to completion, lower
 ///   quartile, since a receiver that computes meanwhile only looks now and then. Also `in_situ`.
 /// - Gradients reduced beside backward: from the arrival of the last rank to the end on the last
-///   rank, since ranks that are out of step by a part of a long transfer stay so. The lower quartile
-///   of measured over modelled time becomes the factor "overlapped/all_reduce".
+///   rank, since ranks that are out of step by a part of a long transfer stay so. The lower
+///   quartile of measured over modelled time becomes the factor "overlapped/all_reduce".
 class TransferEvidence {
  public:
   /// `machine` says which ranks share a node; it must outlive the object.
