@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "sim/core/plan_json.hpp"
-#include "sim/process_memory.hpp"
 
 namespace parplan::sim {
 namespace {
@@ -198,7 +197,7 @@ Key key_of(const RankClass& rank_class, std::int32_t instruction, std::int32_t o
 
 Trace predicted_trace(const Plan& plan, const Program& program, const StepGraph& step,
                       const Timeline& line, const std::vector<MemoryReplay>& replays,
-                      const Cluster& cluster) {
+                      const std::vector<Bytes>& process, const Cluster& cluster) {
   Trace trace;
   trace.source = TraceSource::kPredicted;
   trace.plan_digest = digest_of(plan);
@@ -212,8 +211,6 @@ Trace predicted_trace(const Plan& plan, const Program& program, const StepGraph&
     const auto events = builder.events(static_cast<std::int32_t>(c));
     const auto memory =
         memory_over_time(rank_class, static_cast<std::int32_t>(c), replays[c], step, line);
-    const Bytes process = process_bytes(plan, program, static_cast<std::int32_t>(c),
-                                        replays[c].arena, step, line, cluster);
     const int copies = all ? rank_class.multiplicity : 1;
     for (int copy = 0; copy < copies; ++copy) {
       const int rank = rank_class.position * rank_class.multiplicity + copy;
@@ -225,7 +222,7 @@ Trace predicted_trace(const Plan& plan, const Program& program, const StepGraph&
         sample.rank = rank;
         trace.memory.push_back(sample);
       }
-      trace.summaries.push_back({rank, replays[c].peak.total(), process});
+      trace.summaries.push_back({rank, replays[c].peak.total(), process[c]});
     }
   }
   return trace;

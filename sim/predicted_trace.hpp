@@ -16,7 +16,7 @@ namespace parplan::sim {
 /// the end of its copy; `waiting` is the part before the transfer moves.
 Trace predicted_trace(const Plan& plan, const Program& program, const StepGraph& step,
                       const Timeline& line, const std::vector<MemoryReplay>& replays,
-                      const Cluster& cluster);
+                      const std::vector<Bytes>& process, const Cluster& cluster);
 
 /// Key of an instruction of a class's list, or of one operation of a kRun (`operation` >= 0).
 Key key_of(const RankClass& rank_class, std::int32_t instruction, std::int32_t operation,

@@ -79,39 +79,55 @@ std::int64_t distinct_products(const RankClass& rank_class, int microbatches) {
   return static_cast<std::int64_t>(products.size());
 }
 
-Bytes reduction_scratch(const Program& program, std::int32_t rank_class, const StepGraph& step,
-                        const Timeline& line) {
-  const RankClass& c = program.classes[rank_class];
-  std::vector<std::int64_t> issued_ps(c.instructions.size());
-  Overlap overlap;
+std::vector<Bytes> reduction_scratch(const Program& program, const StepGraph& step,
+                                     const Timeline& line) {
+  const std::size_t classes = program.classes.size();
+  std::vector<std::vector<std::int64_t>> issued_ps(classes);
+  for (std::size_t c = 0; c < classes; ++c) {
+    issued_ps[c].resize(program.classes[c].instructions.size());
+  }
+  std::vector<Overlap> overlaps(classes);
   for (std::size_t t = 0; t < step.tasks.size(); ++t) {
     const StepTask& task = step.tasks[t];
-    if (task.rank_class != rank_class) continue;
-    if (task.part == StepTask::Part::kOverhead) issued_ps[task.instruction] = line.finish_ps[t];
-    if (task.part != StepTask::Part::kCollective) continue;
-    const Instruction& i = c.instructions[task.instruction];
-    if (i.kind != InstructionKind::kReduce) continue;
     // An instruction's overhead is a task before its collective.
-    overlap.add(issued_ps[task.instruction], line.finish_ps[t],
-                all_reduce_scratch_bytes(i.flat_end - i.flat_begin, bytes_of(program.precision),
-                                         program.layout.dp));
+    if (task.part == StepTask::Part::kOverhead) {
+      issued_ps[task.rank_class][task.instruction] = line.finish_ps[t];
+    }
+    if (task.part != StepTask::Part::kCollective) continue;
+    const Instruction& i = program.classes[task.rank_class].instructions[task.instruction];
+    if (i.kind != InstructionKind::kReduce) continue;
+    overlaps[task.rank_class].add(
+        issued_ps[task.rank_class][task.instruction], line.finish_ps[t],
+        all_reduce_scratch_bytes(i.flat_end - i.flat_begin, bytes_of(program.precision),
+                                 program.layout.dp));
   }
-  return Bytes{std::max(overlap.most(), largest_single(program, c))};
+  std::vector<Bytes> result;
+  for (std::size_t c = 0; c < classes; ++c) {
+    result.emplace_back(std::max(overlaps[c].most(), largest_single(program, program.classes[c])));
+  }
+  return result;
 }
 
-Bytes process_bytes(const Plan& plan, const Program& program, std::int32_t rank_class, Bytes arena,
-                    const StepGraph& step, const Timeline& line, const Cluster& cluster) {
+std::vector<Bytes> process_bytes(const Plan& plan, const Program& program,
+                                 const std::vector<MemoryReplay>& replays, const StepGraph& step,
+                                 const Timeline& line, const Cluster& cluster) {
   const DeviceSpec& device = cluster.device;
-  const RankClass& c = program.classes[rank_class];
-  Bytes bytes = device.process_bytes + resident_block_bytes(c, program.precision, arena) +
-                resident_input_bytes(c, plan.model, plan.workload);
-  if (program.precision == DType::kFloat32) {
-    bytes += Bytes{device.product_bytes.value * distinct_products(c, plan.layout.microbatches)};
+  const bool has_peers = plan.layout.ranks() > 1;
+  const std::vector<Bytes> scratch =
+      has_peers ? reduction_scratch(program, step, line) : std::vector<Bytes>{};
+  std::vector<Bytes> result;
+  for (std::size_t k = 0; k < program.classes.size(); ++k) {
+    const RankClass& c = program.classes[k];
+    Bytes bytes = device.process_bytes +
+                  resident_block_bytes(c, program.precision, replays[k].arena) +
+                  resident_input_bytes(c, plan.model, plan.workload);
+    if (program.precision == DType::kFloat32) {
+      bytes += Bytes{device.product_bytes.value * distinct_products(c, plan.layout.microbatches)};
+    }
+    if (has_peers) bytes += device.transport_bytes + scratch[k];
+    result.push_back(bytes);
   }
-  if (plan.layout.ranks() > 1) {
-    bytes += device.transport_bytes + reduction_scratch(program, rank_class, step, line);
-  }
-  return bytes;
+  return result;
 }
 
 }  // namespace parplan::sim

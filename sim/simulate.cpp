@@ -129,15 +129,17 @@ Simulation simulate(const Plan& plan, const Program& program, const CostModel& c
   result.sources = shares_of(step);
   const std::vector<StepBreakdown> breakdowns = BreakdownBuilder(step, line, program).build();
   std::vector<MemoryReplay> replays;
+  for (const RankClass& c : program.classes) {
+    replays.push_back(replay_memory(c, program.precision));
+  }
+  const std::vector<Bytes> process =
+      process_bytes(plan, program, replays, step, line, costs.cluster());
   for (std::size_t c = 0; c < program.classes.size(); ++c) {
-    replays.push_back(replay_memory(program.classes[c], program.precision));
-    const Bytes process = process_bytes(plan, program, static_cast<std::int32_t>(c),
-                                        replays[c].arena, step, line, costs.cluster());
     result.classes.push_back({program.classes[c].position, breakdowns[c],
-                              memory_of(plan, program.classes[c], replays[c], process)});
+                              memory_of(plan, program.classes[c], replays[c], process[c])});
   }
   if (options.trace) {
-    result.trace = predicted_trace(plan, program, step, line, replays, costs.cluster());
+    result.trace = predicted_trace(plan, program, step, line, replays, process, costs.cluster());
   }
   return result;
 }

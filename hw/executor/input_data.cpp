@@ -86,7 +86,7 @@ InputData::Source InputData::make_source(const Model& model, ValueId id) const {
   source.key = tensor_key(workload_.seed, key_name(model, id));
   source.row = positions_of(value, workload_) * (holds_ids(value.role) ? 1 : value.features);
   if (holds_ids(value.role)) source.vocabulary = vocabulary_of(model, id);
-  source.kept = PageBuffer(static_cast<std::size_t>(resident_input_bytes(value, workload_).value));
+  source.kept = PageBuffer(static_cast<std::size_t>(kept_input_bytes(value, workload_).value));
   if (source.kept.empty()) return source;
   if (workload_.precision == DType::kFloat64) {
     draw_reals(source.key, 0, samples_ * source.row, reinterpret_cast<double*>(source.kept.data()));

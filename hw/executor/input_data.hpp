@@ -46,7 +46,7 @@ class InputData {
     std::uint64_t key = 0;
     std::int64_t row = 0;         ///< elements per sample
     std::int64_t vocabulary = 0;  ///< ids
-    PageBuffer kept;              ///< all samples, where resident_input_bytes says so
+    PageBuffer kept;              ///< all samples, where kept_input_bytes says so
   };
 
   Source make_source(const Model& model, ValueId value) const;

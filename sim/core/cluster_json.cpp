@@ -44,7 +44,7 @@ BytesPerSecond read_bandwidth(JsonReader& r, const char* key) {
   const JsonElement element = r.require(key);
   const double rate = element.number();
   if (rate != 0.0 && !(rate >= kRate.min && rate <= kRate.max)) {
-    element.fail_expected("0 (not measured) or a number between 1 and 1e+21");
+    element.fail_expected("0 (not measured) or " + to_string(kRate));
   }
   return BytesPerSecond{rate};
 }

@@ -16,7 +16,7 @@ Bytes resident_block_bytes(const RankClass& rank_class, DType precision, Bytes a
   return resident_bytes(rank_block(flat, arena).size);
 }
 
-Bytes resident_input_bytes(const Value& value, const Workload& workload) {
+Bytes kept_input_bytes(const Value& value, const Workload& workload) {
   const bool real = value.role == ValueRole::kFeatures || value.role == ValueRole::kRealTarget;
   if (!real || workload.data.kind != DataKind::kSynthetic) return Bytes{0};
   const Bytes size{workload.data.samples * positions_of(value, workload) * value.features *
@@ -29,7 +29,7 @@ Bytes resident_input_bytes(const RankClass& rank_class, const Model& model,
   Bytes sum{0};
   for (const Tensor& tensor : rank_class.tensors) {
     if (tensor.kind == TensorKind::kInput && tensor.value) {
-      sum += resident_bytes(resident_input_bytes(model.value(*tensor.value), workload));
+      sum += resident_bytes(kept_input_bytes(model.value(*tensor.value), workload));
     }
   }
   return sum;

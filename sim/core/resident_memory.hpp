@@ -42,7 +42,7 @@ inline constexpr Bytes kResidentInputLimit{std::int64_t{1} << 30};
 
 /// What one input value of a synthetic data set takes when it is kept: 0 for token ids and classes,
 /// which are drawn at every step, for values beyond kResidentInputLimit and for token files.
-Bytes resident_input_bytes(const Value& value, const Workload& workload);
+Bytes kept_input_bytes(const Value& value, const Workload& workload);
 
 /// What the inputs that a rank of this class loads keep resident. Part of a rank's memory beside
 /// its arena; not counted among the tensors.

@@ -17,7 +17,7 @@ import os
 import statistics
 import sys
 
-from prediction_accuracy import MODELS, ONE_RANK, TWO_RANKS, Case, Link
+from prediction_accuracy import ONE_RANK, TWO_RANKS, Case, Link, add_case_options
 
 
 def megabytes(x):
@@ -56,11 +56,9 @@ def show(row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--parplan", default="build/release/bin/parplan")
+    add_case_options(parser)
     parser.add_argument("--machine", help="machine file (default: profile --quick now)")
     parser.add_argument("--work", default="/tmp/parplan-memory")
-    parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--layouts", help="separated by ';' (default: all)")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--bound", type=float, default=0.05)
     options = parser.parse_args()

@@ -117,6 +117,12 @@ class Case:
         return (max(self.times) - min(self.times)) / self.measured()
 
 
+def add_case_options(parser):
+    parser.add_argument("--parplan", default="build/release/bin/parplan")
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--layouts", help="separated by ';' (default: all)")
+
+
 def percent(x):
     return f"{100 * x:+6.1f} %"
 
@@ -139,12 +145,10 @@ def summarise(label, errors):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--parplan", default="build/release/bin/parplan")
+    add_case_options(parser)
     parser.add_argument("--work", default="/tmp/parplan-accuracy")
     parser.add_argument("--machine", help="machine file for shm (default: profile now)")
     parser.add_argument("--links", default="shm")
-    parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--layouts", help="separated by ';' (default: all)")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick-profile", action="store_true")

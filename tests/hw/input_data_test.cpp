@@ -107,7 +107,7 @@ TEST_CASE("synthetic reals are normal numbers keyed by element, kept or not", "[
   w.precision = DType::kFloat64;
   w.data.samples = 10;
   const std::array<ValueId, 2> values{ValueId{0}, ValueId{1}};
-  CHECK(resident_input_bytes(model.value(ValueId{0}), w) == Bytes{10 * 3 * 8});
+  CHECK(kept_input_bytes(model.value(ValueId{0}), w) == Bytes{10 * 3 * 8});
   const InputData kept(model, w, values);
   const auto x = load<double>(kept, ValueId{0}, {7, 2}, 3);
   const auto t = load<double>(kept, ValueId{1}, {7}, 2);
@@ -118,7 +118,7 @@ TEST_CASE("synthetic reals are normal numbers keyed by element, kept or not", "[
   CHECK(t[1] == keyed_normal(tensor_key(6, "targets"), 7 * 2 + 1));
 
   w.data.samples = kResidentInputLimit.value;  // far too large to keep: drawn when loaded
-  CHECK(resident_input_bytes(model.value(ValueId{0}), w) == Bytes{0});
+  CHECK(kept_input_bytes(model.value(ValueId{0}), w) == Bytes{0});
   const InputData drawn(model, w, values);
   CHECK(load<double>(drawn, ValueId{0}, {7, 2}, 3) == x);
 

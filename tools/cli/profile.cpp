@@ -185,8 +185,8 @@ class Profile : public Command {
       options.steps = plans[i].steps + 1;
       options.trace_steps = plans[i].steps;
       hw::RunResult result = hw::run_plan(world, plans[i].plan, options);
-      if (world.rank() == 0)
-        named.push_back({plans[i].name, {std::move(result.trace), plans[i].plan}});
+      if (world.rank() != 0) continue;
+      named.push_back({plans[i].name, {std::move(result.trace), plans[i].plan}});
     }
     return named;
   }
@@ -236,10 +236,10 @@ class Profile : public Command {
       return p.plan.workload.global_batch * p.plan.workload.sequence > kMostRows * world.size();
     });
     std::vector<double> ratios;
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      const Plan& plan = plans[i].plan;
+    for (const MicroPlan& micro : plans) {
+      const Plan& plan = micro.plan;
       hw::RunOptions options;
-      options.steps = std::max(plans[i].steps, kLeastSteps) + 1;
+      options.steps = std::max(micro.steps, kLeastSteps) + 1;
       const hw::RunResult result = hw::run_plan(world, plan, options);
       if (world.rank() != 0) continue;
       std::vector<double> seconds;
