@@ -204,7 +204,7 @@ std::vector<double> layer_costs(const Model& model, const Workload& workload,
   std::vector<double> result(model.layers.size(), 0.0);
   for (const Body& body : program.classes[0].bodies) {
     for (const Operation& o : body.operations) {
-      if (o.code == OpCode::kTensorAllReduce || o.code == OpCode::kTensorAllGather) continue;
+      if (is_tensor_collective(o.code)) continue;
       result[o.layer.index] +=
           costs.operation(o, model.op(o.op).body, workload.precision, 1).time.value;
     }

@@ -35,6 +35,11 @@ int ranks_with_cores(const Cluster& cluster) {
   return std::max(1, cluster.cores_per_node / std::max(1, cluster.device.cores));
 }
 
+int busy_ranks_of(const Layout& layout, const Cluster& cluster) {
+  const int at_once = layout.dp * layout.tp * layout.pp;
+  return std::max(1, std::min({at_once, cluster.devices_per_node, ranks_with_cores(cluster)}));
+}
+
 double sharing_factor(int ranks, const Cluster& cluster) {
   const int most = ranks_with_cores(cluster);
   if (ranks <= most) return 1.0;

@@ -12,6 +12,11 @@ namespace parplan::sim {
 /// cluster does not count cores (GPUs).
 int ranks_with_cores(const Cluster& cluster);
 
+/// Ranks of a node that compute at the same time, each on cores of its own: at most as many as the
+/// node has cores for. All of them, but under model parallelism, where the devices take turns, one
+/// replica's worth per device that works.
+int busy_ranks_of(const Layout& layout, const Cluster& cluster);
+
 /// Who shares the cores of a node when it holds more ranks than cores.
 ///
 /// The operating system's scheduler is taken to be fair: of n runnable ranks of a node with C cores

@@ -151,6 +151,15 @@ OperationCost CostModel::price(OpCode code, const OpShape& shape, OpVariant vari
   return {Seconds{time * factor(std::string(name_of(code)))}, CostSource::kInterpolated};
 }
 
+Seconds CostModel::price_as_unmeasured(OpCode code, const OpShape& shape, OpVariant variant,
+                                       DType dtype, Conditions conditions) const {
+  const SampleTable* table = table_for(code, dtype, variant, conditions.busy_ranks);
+  const Work work = work_of(code, shape, dtype, variant.causal, conditions.working_set);
+  const auto estimate = table != nullptr ? table->at_without(work.x) : std::nullopt;
+  if (!estimate) return roofline(code, shape, dtype, variant.causal).time;
+  return Seconds{std::exp(estimate->log_y) * work.units};
+}
+
 OpVariant variant_in_microbatch(const Operation& operation, const OpBody& body, int microbatch) {
   const Write write =
       operation.outputs.empty() ? Write::kOverwrite : operation.outputs.front().write;

@@ -9,6 +9,7 @@
 #include "sim/core/cluster.hpp"
 #include "sim/core/model.hpp"
 #include "sim/core/program.hpp"
+#include "sim/node_span.hpp"
 #include "sim/sample_table.hpp"
 
 namespace parplan::sim {
@@ -38,9 +39,6 @@ struct TransferCost {
   Seconds sender_cpu;  ///< point to point: part of it on the core of the sender
 };
 
-/// Which nodes a group of ranks spans.
-enum class Span : std::uint8_t { kOneNode, kSeveralNodes };
-
 /// Whether the ranks do nothing but wait for a collective, or compute and poll it now and then.
 enum class Waits : std::uint8_t { kAtOnce, kLater };
 
@@ -68,6 +66,9 @@ class CostModel {
   /// The same from the bare description.
   OperationCost price(OpCode code, const OpShape& shape, OpVariant variant, DType dtype,
                       Conditions conditions) const;
+  /// What `price` would say, calibration factors aside, had this very shape not been measured.
+  Seconds price_as_unmeasured(OpCode code, const OpShape& shape, OpVariant variant, DType dtype,
+                              Conditions conditions) const;
   TransferCost point_to_point(Bytes size, Span span) const;
   /// `size` as nccl-tests count it: the buffer of one rank, for all-gather the gathered one.
   TransferCost collective(CollectiveKind kind, int ranks, Bytes size, Span span,

@@ -10,6 +10,7 @@ namespace {
 constexpr std::size_t kNeighbours = 12;
 constexpr std::size_t kUnknowns = SampleTable::kCoordinates + 1;
 constexpr double kRidge = 0.02;
+constexpr double kExact = 1e-18;  // squared distance of a point that is hit
 
 double squared_distance(const SampleTable::Coordinates& a, const SampleTable::Coordinates& b) {
   double sum = 0.0;
@@ -41,15 +42,27 @@ double constant_term(Matrix& m) {
 void SampleTable::add(const Coordinates& x, double log_y) { points_.push_back({x, log_y}); }
 
 std::optional<SampleTable::Estimate> SampleTable::at(const Coordinates& x) const {
-  if (points_.empty()) return std::nullopt;
+  return estimate(x, true);
+}
+
+std::optional<SampleTable::Estimate> SampleTable::at_without(const Coordinates& x) const {
+  return estimate(x, false);
+}
+
+std::optional<SampleTable::Estimate> SampleTable::estimate(const Coordinates& x,
+                                                           bool with_exact) const {
   std::vector<std::pair<double, const Point*>> nearest;
   nearest.reserve(points_.size());
-  for (const Point& p : points_) nearest.emplace_back(squared_distance(p.x, x), &p);
+  for (const Point& p : points_) {
+    const double distance = squared_distance(p.x, x);
+    if (with_exact || distance >= kExact) nearest.emplace_back(distance, &p);
+  }
+  if (nearest.empty()) return std::nullopt;
   const std::size_t count = std::min(kNeighbours, nearest.size());
   std::partial_sort(nearest.begin(), nearest.begin() + static_cast<std::ptrdiff_t>(count),
                     nearest.end());
   const double closest = nearest.front().first;
-  if (closest < 1e-18) return Estimate{nearest.front().second->log_y, true, 0.0};
+  if (closest < kExact) return Estimate{nearest.front().second->log_y, true, 0.0};
   Matrix m{};
   double weights = 0.0;
   for (std::size_t i = 0; i < count; ++i) {

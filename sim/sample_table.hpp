@@ -30,12 +30,16 @@ class SampleTable {
   };
   /// Nothing when the table is empty.
   std::optional<Estimate> at(const Coordinates& x) const;
+  /// The same as if points at x itself had not been measured.
+  std::optional<Estimate> at_without(const Coordinates& x) const;
 
  private:
   struct Point {
     Coordinates x;
     double log_y;
   };
+  std::optional<Estimate> estimate(const Coordinates& x, bool with_exact) const;
+
   std::vector<Point> points_;
 };
 

@@ -10,47 +10,12 @@
 #include "sim/core_sharing.hpp"
 
 namespace parplan::sim {
-namespace {
-
-int node_of(int rank, const Cluster& cluster) {
-  return rank / std::max(1, cluster.devices_per_node);
-}
-
-Span span_of_ranks(int first, int last, const Cluster& cluster) {
-  return node_of(first, cluster) == node_of(last, cluster) ? Span::kOneNode : Span::kSeveralNodes;
-}
-
-}  // namespace
-
-Span span_of_tensor_group(const Layout& layout, const Cluster& cluster) {
-  return span_of_ranks(0, layout.tp - 1, cluster);
-}
-
-Span span_of_data_group(const Layout& layout, const Cluster& cluster) {
-  return span_of_ranks(0, rank_of({0, layout.dp - 1, 0}, layout), cluster);
-}
-
-Span span_of_positions(const Layout& layout, const Cluster& cluster, int a, int b) {
-  return span_of_ranks(rank_of({a, 0, 0}, layout), rank_of({b, 0, 0}, layout), cluster);
-}
-
-int busy_ranks_of(const Layout& layout, const Cluster& cluster) {
-  const int at_once = layout.dp * layout.tp * layout.pp;
-  return std::max(1, std::min({at_once, cluster.devices_per_node, ranks_with_cores(cluster)}));
-}
-
 bool blocks_on_tensor_group(const StepTask& task, const Program& program) {
   if (task.part == StepTask::Part::kOperationCpu) return true;
   if (task.part != StepTask::Part::kOperation) return false;
   const RankClass& c = program.classes[task.rank_class];
   const Instruction& i = c.instructions[task.instruction];
-  const OpCode code = c.bodies[i.body].operations[task.operation].code;
-  return code == OpCode::kTensorAllReduce || code == OpCode::kTensorAllGather;
-}
-
-Bytes working_set_of(const RankClass& rank_class, DType precision) {
-  const MemoryReplay replay = replay_memory(rank_class, precision);
-  return replay.flat + replay.arena;
+  return is_tensor_collective(c.bodies[i.body].operations[task.operation].code);
 }
 
 namespace {
@@ -75,7 +40,7 @@ class StepGraphBuilder {
         busy_ranks_(busy_ranks_of(program.layout, costs.cluster())),
         cores_(share_cores(program.layout, costs.cluster())) {
     for (const RankClass& c : program.classes) {
-      conditions_.push_back({busy_ranks_, working_set_of(c, program.precision)});
+      conditions_.push_back({busy_ranks_, replay_memory(c, program.precision).working_set()});
     }
   }
 
@@ -225,8 +190,7 @@ class StepGraphBuilder {
     const Body& body = program_.classes[class_].bodies[instruction.body];
     for (std::int32_t o = instruction.op_begin; o < instruction.op_end; ++o) {
       const Operation& operation = body.operations[o];
-      if (operation.code == OpCode::kTensorAllReduce ||
-          operation.code == OpCode::kTensorAllGather) {
+      if (is_tensor_collective(operation.code)) {
         run_collective(operation, index, o);
         continue;
       }

@@ -59,21 +59,7 @@ inline constexpr Seconds kMostWork{1e6};
 /// take more than kMostWork.
 StepGraph build_step_graph(const Model& model, const Program& program, const CostModel& costs);
 
-/// Whether the group of ranks that differ from rank_of(position, 0, 0) in one axis stays on one
-/// node.
-Span span_of_tensor_group(const Layout& layout, const Cluster& cluster);
-Span span_of_data_group(const Layout& layout, const Cluster& cluster);
-Span span_of_positions(const Layout& layout, const Cluster& cluster, int a, int b);
-
-/// Ranks of a node that compute at the same time, each on cores of its own: at most as many as the
-/// node has cores for. All of them, but under model parallelism, where the devices take turns, one
-/// replica's worth per device that works.
-int busy_ranks_of(const Layout& layout, const Cluster& cluster);
-
 /// Whether the task is (part of) a collective of the tensor-parallel ranks.
 bool blocks_on_tensor_group(const StepTask& task, const Program& program);
-
-/// Flat buffers and arena of a rank of the class.
-Bytes working_set_of(const RankClass& rank_class, DType precision);
 
 }  // namespace parplan::sim

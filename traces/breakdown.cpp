@@ -65,9 +65,8 @@ RankBreakdown account(Step& step, std::int32_t rank) {
 }  // namespace
 
 bool is_tensor_collective(const TraceEvent& e) {
-  const auto code = static_cast<OpCode>(e.key.code());
   return e.key.code() != Key::kWholeInstruction &&
-         (code == OpCode::kTensorAllReduce || code == OpCode::kTensorAllGather);
+         is_tensor_collective(static_cast<OpCode>(e.key.code()));
 }
 
 bool spans_operations(const TraceEvent& e) {

@@ -6,11 +6,11 @@
 #include <tuple>
 
 #include "sim/core/error.hpp"
+#include "sim/core/memory_replay.hpp"
 #include "sim/core/op_code.hpp"
 #include "sim/core_sharing.hpp"
 #include "sim/cost_model.hpp"
 #include "sim/predicted_trace.hpp"
-#include "sim/step_graph.hpp"
 #include "traces/breakdown.hpp"
 #include "traces/statistics.hpp"
 #include "traces/transfer_evidence.hpp"
@@ -24,8 +24,7 @@ using ShapeKey = std::tuple<OpCode, DType, OpShape, OpVariant, int, Bytes>;
 /// Gathers durations by shape, transfers and overheads over all traces.
 class Evidence {
  public:
-  explicit Evidence(const Cluster& machine)
-      : machine_(machine), costs_(machine), transfers_(machine) {}
+  explicit Evidence(const Cluster& machine) : machine_(machine), transfers_(machine) {}
 
   void add(const TraceFile& whole) {
     const TraceFile file = typical_part(whole);
@@ -33,7 +32,8 @@ class Evidence {
     const int busy = sim::busy_ranks_of(program.layout, machine_);
     std::map<std::pair<int, std::uint64_t>, std::vector<ShapeKey>> shapes;
     for (const RankClass& c : program.classes) {
-      index(file.plan, program, c, {busy, sim::working_set_of(c, program.precision)}, shapes);
+      index(file.plan, program, c, {busy, replay_memory(c, program.precision).working_set()},
+            shapes);
     }
     std::map<std::tuple<std::int32_t, std::int32_t, std::uint64_t>, std::size_t> seen;
     for (const TraceEvent& e : file.trace.events) {
@@ -53,10 +53,9 @@ class Evidence {
   std::int64_t events() const { return events_ + transfers_.events(); }
 
   void refit_operations(Cluster& result, CalibrationSummary& summary) const {
-    std::map<OpCode, std::vector<double>> ratios;
     for (const auto& [key, durations] : durations_) {
       const auto& [code, dtype, shape, variant, busy, working_set] = key;
-      if (is_collective(code)) continue;
+      if (is_tensor_collective(code)) continue;
       const double mean = mean_of(durations);
       if (mean <= 0.0) continue;
       const double spread = relative_spread(durations, mean);
@@ -73,18 +72,9 @@ class Evidence {
       } else {
         result.operations.push_back(sample);
         ++summary.new_shapes;
-        const double before =
-            costs_.price(code, shape, variant, dtype, {busy, working_set}).time.value;
-        if (before > 0.0) ratios[code].push_back(mean / before);
       }
     }
-    for (const auto& [code, values] : ratios) {
-      if (values.size() < 3) continue;
-      const double factor = quantile(values, 0.5);
-      summary.factors.push_back({std::string(name_of(code)), factor,
-                                 relative_spread(values, factor),
-                                 static_cast<std::int64_t>(values.size())});
-    }
+    fit_factors(result, summary);
   }
 
   void refit_transfers(Cluster& result, CalibrationSummary& summary) const {
@@ -132,8 +122,25 @@ class Evidence {
     return part;
   }
 
-  static bool is_collective(OpCode code) {
-    return code == OpCode::kTensorAllReduce || code == OpCode::kTensorAllGather;
+  /// How far the measured shapes are from what their neighbours, old and new, say about them.
+  void fit_factors(const Cluster& result, CalibrationSummary& summary) const {
+    const sim::CostModel costs(result);
+    std::map<OpCode, std::vector<double>> ratios;
+    for (const auto& [key, durations] : durations_) {
+      const auto& [code, dtype, shape, variant, busy, working_set] = key;
+      if (is_tensor_collective(code)) continue;
+      const double mean = mean_of(durations);
+      const Seconds unmeasured =
+          costs.price_as_unmeasured(code, shape, variant, dtype, {busy, working_set});
+      if (mean > 0.0 && unmeasured.value > 0.0) ratios[code].push_back(mean / unmeasured.value);
+    }
+    for (const auto& [code, values] : ratios) {
+      if (values.size() < 3) continue;
+      const double factor = quantile(values, 0.5);
+      summary.factors.push_back({std::string(name_of(code)), factor,
+                                 relative_spread(values, factor),
+                                 static_cast<std::int64_t>(values.size())});
+    }
   }
 
   static void index(const Plan& plan, const Program& program, const RankClass& c,
@@ -171,15 +178,14 @@ class Evidence {
   }
 
   const Cluster& machine_;
-  sim::CostModel costs_;
   std::map<ShapeKey, std::vector<double>> durations_;
   TransferEvidence transfers_;
   std::vector<std::pair<double, double>> overheads_;  ///< (operations and instructions, seconds)
   std::int64_t events_ = 0;
 };
 
-/// New factors multiply what the machine file already had: ratios were taken against it.
-void merge_factors(Cluster& result, const CalibrationSummary& summary) {
+/// New factors take the place of old ones.
+void put_factors(Cluster& result, const CalibrationSummary& summary) {
   for (const CalibrationFactor& fitted : summary.factors) {
     const auto known =
         std::find_if(result.calibration.begin(), result.calibration.end(),
@@ -187,9 +193,7 @@ void merge_factors(Cluster& result, const CalibrationSummary& summary) {
     if (known == result.calibration.end()) {
       result.calibration.push_back(fitted);
     } else {
-      const double before = known->factor;
       *known = fitted;
-      known->factor *= before;
     }
   }
 }
@@ -225,7 +229,7 @@ Cluster calibrate(const Cluster& machine, const std::vector<NamedTrace>& traces,
   evidence.refit_transfers(result, report);
   evidence.refit_overhead(result);
   report.events = evidence.events();
-  merge_factors(result, report);
+  put_factors(result, report);
   return result;
 }
 

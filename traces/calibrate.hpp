@@ -29,8 +29,9 @@ struct NamedTrace {
 /// not matter, and what every step pays is not taken for a disturbance.
 /// - Operations: the mean duration of each (code, dtype, shape, variant, concurrency) over steps,
 ///   ranks, microbatches and layers becomes a sample, replacing one of the same shape.
-/// - A factor per operation code with at least three new shapes: median of measured over
-///   interpolated time among them, priced without them; it applies to shapes still not measured.
+/// - A factor per operation code with at least three shapes in the traces: the median of measured
+///   over interpolated time among them, each priced from all other samples, old and new. It applies
+///   to shapes that were not measured.
 /// - Transfers and collectives: see transfer_evidence.hpp.
 /// - Overheads of the device: gaps of the compute stream in which nothing is awaited, as a
 ///   constant per operation or instruction and one per step.

@@ -5,7 +5,7 @@
 
 #include "sim/core/op_code.hpp"
 #include "sim/cost_model.hpp"
-#include "sim/step_graph.hpp"
+#include "sim/node_span.hpp"
 #include "traces/breakdown.hpp"
 #include "traces/statistics.hpp"
 
@@ -182,8 +182,7 @@ void TransferEvidence::refit(Cluster& result, CalibrationSummary& summary) const
   for (const Overlapped& o : overlapped_) {
     const auto span = o.one_node ? sim::Span::kOneNode : sim::Span::kSeveralNodes;
     const double modelled =
-        costs.collective(CollectiveKind::kAllReduce, o.ranks, o.bytes, span, sim::Waits::kLater)
-            .wall.value;
+        costs.collective(CollectiveKind::kAllReduce, o.ranks, o.bytes, span).wall.value;
     if (modelled > 0.0) ratios.push_back(o.seconds / modelled);
   }
   const double factor = quantile(ratios, 0.25);

@@ -189,8 +189,7 @@ class StepBinder {
     bound.polls = !outstanding_.empty();
     if (operation.code == OpCode::kLoadInput) {
       bind_load(operation, microbatch, bound);
-    } else if (operation.code == OpCode::kTensorAllReduce ||
-               operation.code == OpCode::kTensorAllGather) {
+    } else if (is_tensor_collective(operation.code)) {
       bind_collective(operation, body, microbatch, bound);
     } else {
       bind_kernel(operation, microbatch, bound);

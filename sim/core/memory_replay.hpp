@@ -76,6 +76,9 @@ struct MemoryReplay {
   std::size_t peak_point = 0;
   /// In list order: one point per instruction that is not kRun, one per operation of a kRun.
   std::vector<MemoryPoint> points;
+
+  /// What passes through the caches in a step.
+  Bytes working_set() const { return flat + arena; }
 };
 
 /// One training step of a rank class. InternalError when the list uses a tensor that is not live,

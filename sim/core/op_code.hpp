@@ -51,6 +51,11 @@ enum class OpCode : std::uint8_t {
 std::string_view name_of(OpCode code);
 std::optional<OpCode> op_code_from_name(std::string_view name);
 
+/// Whether all ranks of a tensor-parallel group stop for it and exchange data.
+constexpr bool is_tensor_collective(OpCode code) {
+  return code == OpCode::kTensorAllReduce || code == OpCode::kTensorAllGather;
+}
+
 /// Local sizes of one operation, per microbatch. Fields that a code does not use are 0.
 struct OpShape {
   std::int64_t rows = 0;     ///< samples x positions

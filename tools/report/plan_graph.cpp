@@ -165,10 +165,7 @@ class PlanGraph {
       if (i.kind != InstructionKind::kRun) continue;
       for (std::int32_t o = i.op_begin; o < i.op_end; ++o) {
         const Operation& operation = c.bodies[i.body].operations[o];
-        if (operation.code != OpCode::kTensorAllReduce &&
-            operation.code != OpCode::kTensorAllGather) {
-          continue;
-        }
+        if (!is_tensor_collective(operation.code)) continue;
         ++count;
         bytes += operation.bytes;
       }
