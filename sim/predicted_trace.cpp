@@ -18,9 +18,12 @@ class PredictedTraceBuilder {
   std::vector<TraceEvent> events(std::int32_t c) {
     class_ = c;
     events_.clear();
+    with_cpu_.clear();
     const RankClass& rank_class = program_.classes[c];
     posted_ps_.assign(rank_class.instructions.size(), line_.begin_ps[c]);
+    cpu_ps_.assign(rank_class.instructions.size(), 0);
     for (std::size_t t = 0; t < step_.tasks.size(); ++t) visit(t);
+    for (const auto& [event, index] : with_cpu_) events_[event].cpu = Picoseconds{cpu_ps_[index]};
     TraceEvent whole;
     whole.key = Key(Phase::kStep, 0, 0, Key::kNone, 0, Key::kWholeInstruction);
     whole.start = Picoseconds{line_.begin_ps[c]};
@@ -52,24 +55,26 @@ class PredictedTraceBuilder {
         if (own) finish_operation(t);
         break;
       case StepTask::Part::kOptimizer:
-        if (own) add(t, instruction(class_, task.instruction), line_.start_ps[t]);
+        if (own) add_optimizer(t);
         break;
       case StepTask::Part::kCollective:
         if (own && instruction(class_, task.instruction).kind == InstructionKind::kReduce) {
-          add(t, instruction(class_, task.instruction), posted_ps_[task.instruction]);
+          add(t, task.instruction);
         }
         break;
       case StepTask::Part::kTransfer:
-        if (own) {
-          add(t, instruction(class_, task.instruction), posted_ps_[task.instruction]);
-        }
-        if (task.peer_class == class_) {
-          add(t, instruction(class_, task.peer_instruction), posted_ps_[task.peer_instruction]);
-        }
+        if (own) add(t, task.instruction);
+        if (task.peer_class == class_) add(t, task.peer_instruction);
         break;
       case StepTask::Part::kSendCpu:
       case StepTask::Part::kReceiveCpu:
-        if (own) extend(t);
+      case StepTask::Part::kCollectiveCpu:
+        if (own) cpu_ps_[task.instruction] += line_.finish_ps[t] - line_.start_ps[t];
+        break;
+      case StepTask::Part::kAwait:
+        if (own) add_tied_reduction(t);
+        break;
+      case StepTask::Part::kTransferStart:
         break;
     }
   }
@@ -88,6 +93,17 @@ class PredictedTraceBuilder {
     events_.push_back(event);
   }
 
+  void add_optimizer(std::size_t t) {
+    const Instruction& i = instruction(class_, step_.tasks[t].instruction);
+    TraceEvent event;
+    event.key = i.key;
+    event.stream = i.stream;
+    event.start = Picoseconds{line_.start_ps[t]};
+    event.end = Picoseconds{line_.finish_ps[t]};
+    event.bytes = i.bytes;
+    events_.push_back(event);
+  }
+
   /// The core share comes straight after the rest of its operation, whose event is the last one on
   /// the compute stream.
   void finish_operation(std::size_t t) {
@@ -97,7 +113,10 @@ class PredictedTraceBuilder {
     event->end = Picoseconds{line_.finish_ps[t]};
   }
 
-  void add(std::size_t t, const Instruction& i, std::int64_t posted_ps) {
+  /// The event of a transfer or reduction, from when the own rank has issued it.
+  void add(std::size_t t, std::int32_t instruction_index) {
+    const Instruction& i = instruction(class_, instruction_index);
+    const std::int64_t posted_ps = posted_ps_[instruction_index];
     TraceEvent event;
     event.key = i.key;
     event.stream = i.stream;
@@ -105,30 +124,16 @@ class PredictedTraceBuilder {
     event.end = Picoseconds{line_.finish_ps[t]};
     event.waiting = Picoseconds{std::max<std::int64_t>(0, line_.start_ps[t] - posted_ps)};
     event.bytes = i.bytes;
+    with_cpu_.emplace_back(events_.size(), instruction_index);
     events_.push_back(event);
   }
 
-  /// The core share of a transfer belongs to the event of its instruction: a receive or reduction
-  /// is over when its copy is. A reduction over positions has one task for all; each position's
-  /// event is made here.
-  void extend(std::size_t t) {
-    const StepTask& task = step_.tasks[t];
-    const Instruction& i = instruction(class_, task.instruction);
-    const Picoseconds duration{line_.finish_ps[t] - line_.start_ps[t]};
-    auto event = std::find_if(events_.rbegin(), events_.rend(),
-                              [&i](const TraceEvent& e) { return e.key == i.key; });
-    if (event == events_.rend()) {
-      if (i.kind != InstructionKind::kReduceTied) return;
-      for (const TaskIndex input : step_.graph.inputs(static_cast<TaskIndex>(t))) {
-        if (step_.tasks[input].part == StepTask::Part::kCollective) {
-          add(input, i, posted_ps_[task.instruction]);
-        }
-      }
-      event = events_.rbegin();
-    }
-    event->cpu += duration;
-    if (task.part == StepTask::Part::kReceiveCpu && i.kind != InstructionKind::kSend) {
-      event->end += duration;
+  /// A reduction over positions has one task for all; each position's event is made where it waits.
+  void add_tied_reduction(std::size_t t) {
+    const std::int32_t index = step_.tasks[t].instruction;
+    if (instruction(class_, index).kind != InstructionKind::kReduceTied) return;
+    for (const TaskIndex input : step_.graph.inputs(static_cast<TaskIndex>(t))) {
+      if (step_.tasks[input].part == StepTask::Part::kCollective) add(input, index);
     }
   }
 
@@ -137,7 +142,10 @@ class PredictedTraceBuilder {
   const StepGraph& step_;
   const Timeline& line_;
   std::int32_t class_ = 0;
-  std::vector<std::int64_t> posted_ps_;
+  std::vector<std::int64_t> posted_ps_;  ///< by instruction
+  std::vector<std::int64_t> cpu_ps_;     ///< by instruction: its core share
+  /// Events of transfers and reductions, and their instructions.
+  std::vector<std::pair<std::size_t, std::int32_t>> with_cpu_;
   std::vector<TraceEvent> events_;
 };
 

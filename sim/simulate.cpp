@@ -54,10 +54,13 @@ class BreakdownBuilder {
         break;
       case StepTask::Part::kSendCpu:
       case StepTask::Part::kReceiveCpu:
+      case StepTask::Part::kCollectiveCpu:
         b.core_communication += time;
         break;
+      case StepTask::Part::kTransferStart:
       case StepTask::Part::kTransfer:
       case StepTask::Part::kCollective:
+      case StepTask::Part::kAwait:
         break;
     }
   }

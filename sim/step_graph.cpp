@@ -68,9 +68,9 @@ class StepGraphBuilder {
  private:
   /// What later instructions of a class wait for, by instruction.
   struct Communication {
-    TaskIndex task = kNoTask;
-    Seconds cpu;
-    bool paid = false;  ///< its core share is on the compute stream
+    TaskIndex task = kNoTask;  ///< of a receive it is not known before all classes are lowered
+    Seconds receive_cpu;
+    bool awaited = false;
   };
 
   TaskIndex add(ResourceIndex resource, StepTask task, Seconds duration, CostSource source) {
@@ -129,24 +129,25 @@ class StepGraphBuilder {
 
   bool pending_receive(std::size_t i) const {
     return program_.classes[class_].instructions[i].kind == InstructionKind::kReceive &&
-           !communications_[i].paid;
+           !communications_[i].awaited;
   }
 
-  /// Waits become dependencies of a task on the compute stream; each transfer's core share is paid
-  /// once.
+  /// Waits become tasks on the compute stream, each transfer's once.
   void wait_for(const Instruction& instruction) {
     for (const std::uint32_t w : instruction.waits) {
-      Communication& awaited = communications_[w];
-      if (awaited.paid) continue;
-      awaited.paid = true;
-      const Instruction& source = program_.classes[class_].instructions[w];
-      const TaskIndex task =
-          compute(StepTask::Part::kReceiveCpu, static_cast<std::int32_t>(w), awaited.cpu);
-      if (awaited.task != kNoTask) {
-        builder_.add_dependency(awaited.task, task);
-      } else {
-        after_transfer_.emplace_back(name_of_transfer(source, position()), task);
+      Communication& communication = communications_[w];
+      if (communication.awaited) continue;
+      communication.awaited = true;
+      const auto index = static_cast<std::int32_t>(w);
+      if (communication.task != kNoTask) {
+        builder_.add_dependency(communication.task,
+                                compute(StepTask::Part::kAwait, index, Seconds{}));
+        continue;
       }
+      const Instruction& source = program_.classes[class_].instructions[w];
+      const TaskIndex copy = compute(StepTask::Part::kReceiveCpu, index, communication.receive_cpu);
+      const TaskIndex done = compute(StepTask::Part::kAwait, index, Seconds{});
+      awaited_receives_.push_back({name_of_transfer(source, position()), copy, done});
     }
   }
 
@@ -163,7 +164,7 @@ class StepGraphBuilder {
       case InstructionKind::kReceive: {
         const TransferCost cost =
             costs_.point_to_point(instruction.bytes, span_to(instruction.peer));
-        communications_[index].cpu = cost.cpu;
+        communications_[index].receive_cpu = cost.cpu;
         receives_[name_of_transfer(instruction, position())] = {last_, class_, index};
         break;
       }
@@ -249,18 +250,22 @@ class StepGraphBuilder {
 
   void send(const Instruction& instruction, std::int32_t index) {
     const TransferCost cost = costs_.point_to_point(instruction.bytes, span_to(instruction.peer));
-    const TaskIndex before = compute(StepTask::Part::kSendCpu, index, cost.sender_cpu);
+    const ResourceIndex wire = link(position(), instruction.peer);
     StepTask task;
-    task.part = StepTask::Part::kTransfer;
+    task.part = StepTask::Part::kTransferStart;
     task.rank_class = class_;
     task.instruction = index;
-    const Seconds wire = std::max(Seconds{0.0}, cost.wall - cost.cpu - cost.sender_cpu) *
-                         senders_at_once(instruction.peer);
-    const TaskIndex transfer =
-        add(link(position(), instruction.peer), task, wire, CostSource::kInterpolated);
-    builder_.add_dependency(before, transfer);
+    const TaskIndex start = add(wire, task, Seconds{}, CostSource::kInterpolated);
+    builder_.add_dependency(last_, start);
+    task.part = StepTask::Part::kTransfer;
+    // What cores do is done for each sender on cores of its own.
+    const Seconds copies = std::min(cost.wall, cost.cpu + cost.sender_cpu);
+    const Seconds time = copies + (cost.wall - copies) * senders_at_once(instruction.peer);
+    const TaskIndex transfer = add(wire, task, time, CostSource::kInterpolated);
+    builder_.add_dependency(start, transfer);
     communications_[index].task = transfer;
-    sends_[name_of_transfer(instruction, position())] = transfer;
+    sends_[name_of_transfer(instruction, position())] = {start, transfer};
+    compute(StepTask::Part::kSendCpu, index, cost.sender_cpu);
   }
 
   void reduce(const Instruction& instruction, std::int32_t index) {
@@ -272,9 +277,10 @@ class StepGraphBuilder {
     task.rank_class = class_;
     task.instruction = index;
     const TaskIndex collective =
-        add(data_stream_[class_], task, cost.wall - cost.cpu, CostSource::kInterpolated);
+        add(data_stream_[class_], task, cost.wall, CostSource::kInterpolated);
     builder_.add_dependency(last_, collective);
-    communications_[index] = {collective, cost.cpu, false};
+    communications_[index].task = collective;
+    compute(StepTask::Part::kCollectiveCpu, index, cost.cpu);
   }
 
   void reduce_tied(const Instruction& instruction, std::int32_t index) {
@@ -288,25 +294,27 @@ class StepGraphBuilder {
       task.part = StepTask::Part::kCollective;
       task.rank_class = class_;
       task.instruction = index;
-      joint = 1 + add(kNoResource, task, cost.wall - cost.cpu, CostSource::kInterpolated);
+      joint = 1 + add(kNoResource, task, cost.wall, CostSource::kInterpolated);
     }
     const TaskIndex collective = joint - 1;
     builder_.add_dependency(last_, collective);
-    communications_[index] = {collective, cost.cpu, false};
+    communications_[index].task = collective;
+    compute(StepTask::Part::kCollectiveCpu, index, cost.cpu);
   }
 
   void join() {
-    for (const auto& [name, transfer] : sends_) {
+    for (const auto& [name, sent] : sends_) {
       const auto receive = receives_.find(name);
       ensure(receive != receives_.end(), "every send has its receive");
-      builder_.add_dependency(receive->second.posted_after, transfer);
-      result_.tasks[transfer].peer_class = receive->second.rank_class;
-      result_.tasks[transfer].peer_instruction = receive->second.instruction;
+      builder_.add_dependency(receive->second.posted_after, sent.start);
+      result_.tasks[sent.transfer].peer_class = receive->second.rank_class;
+      result_.tasks[sent.transfer].peer_instruction = receive->second.instruction;
     }
-    for (const auto& [name, task] : after_transfer_) {
-      const auto send = sends_.find(name);
+    for (const AwaitedReceive& awaited : awaited_receives_) {
+      const auto send = sends_.find(awaited.name);
       ensure(send != sends_.end(), "every receive has its send");
-      builder_.add_dependency(send->second, task);
+      builder_.add_dependency(send->second.start, awaited.copy);
+      builder_.add_dependency(send->second.transfer, awaited.done);
     }
   }
 
@@ -318,13 +326,16 @@ class StepGraphBuilder {
       case StepTask::Part::kOperationCpu:
       case StepTask::Part::kSendCpu:
       case StepTask::Part::kReceiveCpu:
+      case StepTask::Part::kCollectiveCpu:
       case StepTask::Part::kOptimizer:
         return true;
       case StepTask::Part::kOperation:
         return !blocks_on_tensor_group(task, program);
       case StepTask::Part::kStepStart:
+      case StepTask::Part::kTransferStart:
       case StepTask::Part::kTransfer:
       case StepTask::Part::kCollective:
+      case StepTask::Part::kAwait:
         return false;
     }
     return false;
@@ -363,6 +374,17 @@ class StepGraphBuilder {
     result_.sources = std::move(sources);
   }
 
+  struct Sent {
+    TaskIndex start = kNoTask;
+    TaskIndex transfer = kNoTask;
+  };
+
+  struct AwaitedReceive {
+    TransferName name;
+    TaskIndex copy = kNoTask;
+    TaskIndex done = kNoTask;
+  };
+
   struct PostedReceive {
     TaskIndex posted_after = kNoTask;
     std::int32_t rank_class = 0;
@@ -380,9 +402,9 @@ class StepGraphBuilder {
   StepGraph result_;
   std::vector<ResourceIndex> data_stream_;
   std::map<std::pair<int, int>, ResourceIndex> links_;
-  std::map<TransferName, TaskIndex> sends_;
+  std::map<TransferName, Sent> sends_;
   std::map<TransferName, PostedReceive> receives_;
-  std::vector<std::pair<TransferName, TaskIndex>> after_transfer_;
+  std::vector<AwaitedReceive> awaited_receives_;
   std::map<std::uint32_t, TaskIndex> tied_;  ///< parameter -> task + 1
   std::vector<Communication> communications_;
   std::int32_t class_ = 0;

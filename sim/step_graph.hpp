@@ -15,14 +15,17 @@ namespace parplan::sim {
 /// What one task of a step stands for.
 struct StepTask {
   enum class Part : std::uint8_t {
-    kStepStart,     ///< per-step overhead of a rank, or only its start where cores are shared
-    kOverhead,      ///< issuing an instruction
-    kOperation,     ///< one operation of a kRun instruction
-    kOperationCpu,  ///< the core share of a blocking collective, where cores are shared
-    kTransfer,      ///< a send and its receive, on the link
-    kCollective,    ///< a reduction, beside computation
-    kSendCpu,       ///< the sender's core share of a transfer
-    kReceiveCpu,    ///< the receiver's or a collective's core share, paid where it is waited for
+    kStepStart,      ///< per-step overhead of a rank, or only its start where cores are shared
+    kOverhead,       ///< issuing an instruction
+    kOperation,      ///< one operation of a kRun instruction
+    kOperationCpu,   ///< the core share of a blocking collective, where cores are shared
+    kTransferStart,  ///< sender and receiver have come to a transfer and the link is free for it
+    kTransfer,       ///< a send and its receive, on the link
+    kCollective,     ///< a reduction, beside computation
+    kSendCpu,        ///< the sender's core share of a transfer, paid where it is issued
+    kReceiveCpu,     ///< the receiver's core share, paid where it is waited for
+    kCollectiveCpu,  ///< a reduction's core share, paid where it is issued
+    kAwait,          ///< the compute stream goes on when a transfer or reduction is complete
     kOptimizer,
   };
   Part part = Part::kOperation;
@@ -36,8 +39,11 @@ struct StepTask {
 /// One training step as tasks with durations: one representative rank per class, since the ranks of
 /// a class do the same at the same time. Tensor-parallel collectives are operations; they block, as
 /// they do in the executor. Transfers are rendezvous: they start when sender and receiver have both
-/// come to them. The part of a transfer that a rank's own core must do is a task on its compute
-/// stream, at the point where the result is waited for: that is when it can no longer be put off.
+/// come to them. A transfer or reduction takes its link for its whole time. What it needs of a
+/// rank's own core happens meanwhile, as a task on the compute stream: it delays computation, but
+/// not a rank that only waits. A reduction's and a sender's core share comes where they are issued,
+/// since computation goes on there; a receiver's where the data is waited for, from when the
+/// transfer has started, since only then there is something to receive.
 ///
 /// Where a node holds more ranks than cores, everything that needs a core draws on the node's:
 /// operations, overheads and the core shares of transfers and collectives; waiting draws nothing.

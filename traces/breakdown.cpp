@@ -12,9 +12,22 @@ namespace {
 struct Step {
   Picoseconds begin;
   Picoseconds end;
+  bool predicted = false;
   std::vector<const TraceEvent*> compute;
   std::vector<const TraceEvent*> transfers;
 };
+
+/// A gap in which nothing is awaited: overhead, but in a prediction the core's work for transfers
+/// issued in it is communication. Measured, that work is spread over what follows.
+void account_busy_gap(const Step& step, Picoseconds from, Picoseconds to, RankBreakdown& b) {
+  Picoseconds work;
+  for (const TraceEvent* t : step.transfers) {
+    if (step.predicted && t->start >= from && t->start < to) work += t->cpu;
+  }
+  work = std::min(work, to - from);
+  b.communication += to_seconds(work);
+  b.overhead += to_seconds(to - from - work);
+}
 
 /// Splits the gap [from, to) of the compute stream: the part before the awaited transfer moves is
 /// waiting, the part in which it moves communication, the rest overhead. The awaited transfer is
@@ -26,7 +39,7 @@ void account_gap(const Step& step, Picoseconds from, Picoseconds to, RankBreakdo
     if (awaited == nullptr || t->end > awaited->end) awaited = t;
   }
   if (awaited == nullptr) {
-    b.overhead += to_seconds(to - from);
+    account_busy_gap(step, from, to, b);
     return;
   }
   const Picoseconds moves = std::clamp(awaited->start + awaited->waiting, from, awaited->end);
@@ -80,6 +93,7 @@ std::vector<RankBreakdown> break_down(const Trace& trace) {
   for (const TraceEvent& e : trace.events) {
     if (spans_operations(e)) continue;
     Step& step = ranks[e.rank][e.step];
+    step.predicted = trace.source == TraceSource::kPredicted;
     if (e.key.phase() == Phase::kStep) {
       step.begin = e.start;
       step.end = e.end;

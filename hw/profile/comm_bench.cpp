@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::size_t kRotation = 4;  // buffer sets, so that repetitions do not find their data hot
 
+constexpr int kMostBesideWork = 25;  // repetitions beside computation; the median settles early
+
 double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 /// One repetition on one rank.
@@ -26,6 +28,32 @@ double quantile(std::vector<double> values, double share) {
   std::sort(values.begin(), values.end());
   return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
 }
+
+/// Computation that needs nothing but the core: about 20 us of multiply-adds on 4 KiB.
+class CoreWork {
+ public:
+  void once() {
+    for (int round = 0; round < kRounds; ++round) {
+      for (float& x : values_) x = x * 0.999F + 0.001F;
+      asm volatile("" : : "r"(values_.data()) : "memory");  // every round counts
+    }
+  }
+
+  /// Median of what `once` takes here and now.
+  double undisturbed_s() {
+    std::vector<double> times;
+    for (int i = 0; i < 31; ++i) {
+      const auto begin = Clock::now();
+      once();
+      times.push_back(seconds(Clock::now() - begin));
+    }
+    return quantile(std::move(times), 0.5);
+  }
+
+ private:
+  static constexpr int kRounds = 200;
+  std::array<float, 1024> values_{};
+};
 
 /// Buffers and calls of one collective at one size on one rank.
 class Bench {
@@ -51,6 +79,20 @@ class Bench {
     // The barrier before has brought all ranks together; `peer_arrived` would start the clock late,
     // since the first sign of a peer often comes with the data.
     return {seconds(t.completed.value_or(Clock::now()) - t.posted), seconds(t.cpu)};
+  }
+
+  /// Core time that one repetition takes from a rank that computes until it is complete, `work` at
+  /// a time, each taking `work_s` when undisturbed.
+  double taken_from(CoreWork& work, double work_s) {
+    group_.barrier().wait();
+    const auto begin = Clock::now();
+    Pending pending = start();
+    int done = 0;
+    while (!pending.test()) {
+      work.once();
+      ++done;
+    }
+    return std::max(0.0, seconds(Clock::now() - begin) - done * work_s);
   }
 
   /// All ranks hold ones: a sum gives the number of ranks, everything else ones.
@@ -153,6 +195,16 @@ TransferSample measure(Communicator& group, CollectiveKind kind, std::int64_t si
     cpus.push_back(t.cpu_s);
   }
   walls = slowest(group, walls);
+  const bool beside_computation =
+      kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kSendReceive;
+  if (options.own_cores && beside_computation) {
+    CoreWork work;
+    const double work_s = work.undisturbed_s();
+    cpus.clear();
+    for (int i = 0; i < std::min(repetitions, kMostBesideWork); ++i) {
+      cpus.push_back(bench.taken_from(work, work_s));
+    }
+  }
   TransferSample sample;
   sample.kind = kind;
   sample.ranks = group.size();

@@ -265,10 +265,14 @@ TEST_CASE("waiting for a link takes no core, copying does", "[sim]") {
   const double wire = step_time(plan, cluster) - compute;
   cluster.cores_per_node = 1;
   CHECK(step_time(plan, cluster) == Approx(2 * compute + wire).epsilon(1e-6));
-  // Copying that takes half of the wire's time: the other half is waiting.
+  // Copying that takes each rank half of the wire's time fills the core while the wire is busy,
+  // copying that takes all of it twice as long.
   cluster.intra_node.send_cpu_s_per_byte = 0.25e-9;
   cluster.intra_node.receive_cpu_s_per_byte = 0.25e-9;
-  CHECK(step_time(plan, cluster) == Approx(2 * compute + 1.5 * wire).epsilon(1e-6));
+  CHECK(step_time(plan, cluster) == Approx(2 * compute + wire).epsilon(1e-6));
+  cluster.intra_node.send_cpu_s_per_byte = 0.5e-9;
+  cluster.intra_node.receive_cpu_s_per_byte = 0.5e-9;
+  CHECK(step_time(plan, cluster) == Approx(2 * compute + 2 * wire).epsilon(1e-6));
 }
 
 TEST_CASE("tensor collectives share cores like computation and stay one event", "[sim]") {

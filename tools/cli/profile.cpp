@@ -282,6 +282,7 @@ class Profile : public Command {
     options.bytes = hw::default_comm_sizes();
     if (quick_) options.time_per_point = Seconds{0.01};
     const bool cores_are_shared = world.size() > host_cores();
+    options.own_cores = !cores_are_shared;
     if (cores_are_shared) options.least_ranks = host_cores() + 1;
     cluster.transfers = hw::measure_communication(world, options);
     cluster.intra_node.half_duplex = hw::directions_share_link(world, 1 << 20);
