@@ -12,6 +12,7 @@
 #include "sim/cost_model.hpp"
 #include "sim/predicted_trace.hpp"
 #include "traces/breakdown.hpp"
+#include "traces/core_share.hpp"
 #include "traces/statistics.hpp"
 #include "traces/transfer_evidence.hpp"
 
@@ -24,7 +25,8 @@ using ShapeKey = std::tuple<OpCode, DType, OpShape, OpVariant, int, Bytes>;
 /// Gathers durations by shape, transfers and overheads over all traces.
 class Evidence {
  public:
-  explicit Evidence(const Cluster& machine) : machine_(machine), transfers_(machine) {}
+  explicit Evidence(const Cluster& machine)
+      : machine_(machine), costs_(machine), transfers_(machine) {}
 
   void add(const TraceFile& whole) {
     const TraceFile file = typical_part(whole);
@@ -35,6 +37,7 @@ class Evidence {
       index(file.plan, program, c, {busy, replay_memory(c, program.precision).working_set()},
             shapes);
     }
+    const CoreShare core(file, program, costs_);
     std::map<std::tuple<std::int32_t, std::int32_t, std::uint64_t>, std::size_t> seen;
     for (const TraceEvent& e : file.trace.events) {
       const int position = coordinates_of(e.rank, program.layout).position;
@@ -43,7 +46,8 @@ class Evidence {
       if (found == shapes.end()) continue;
       const std::size_t occurrence = seen[{e.rank, e.step, e.key.packed}]++;
       if (occurrence >= found->second.size()) continue;
-      durations_[found->second[occurrence]].push_back(to_seconds(e.end - e.start).value);
+      durations_[found->second[occurrence]].push_back(to_seconds(e.end - e.start).value *
+                                                      (1.0 - core.taken(e.rank, e.start, e.end)));
       ++events_;
     }
     transfers_.add(file, program);
@@ -178,6 +182,7 @@ class Evidence {
   }
 
   const Cluster& machine_;
+  sim::CostModel costs_;
   std::map<ShapeKey, std::vector<double>> durations_;
   TransferEvidence transfers_;
   std::vector<std::pair<double, double>> overheads_;  ///< (operations and instructions, seconds)

@@ -37,6 +37,48 @@ bool reduces_gradients(const TraceEvent& e) {
   return e.stream != Stream::kCompute && e.key.phase() == Phase::kReduceGradients;
 }
 
+struct Interval {
+  Picoseconds begin;
+  Picoseconds end;
+};
+using Intervals = std::vector<Interval>;
+
+/// In time order, those that touch made one.
+Intervals joined(Intervals each) {
+  std::sort(each.begin(), each.end(),
+            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  Intervals result;
+  for (const Interval& i : each) {
+    if (i.end <= i.begin) continue;
+    if (result.empty() || i.begin > result.back().end) {
+      result.push_back(i);
+    } else {
+      result.back().end = std::max(result.back().end, i.end);
+    }
+  }
+  return result;
+}
+
+Seconds length_of(const Intervals& joined) {
+  Picoseconds sum;
+  for (const Interval& i : joined) sum += i.end - i.begin;
+  return to_seconds(sum);
+}
+
+/// How long both go on; both joined.
+Seconds common(const Intervals& a, const Intervals& b) {
+  Picoseconds sum;
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (i < a.size() && j < b.size()) {
+    const Picoseconds begin = std::max(a[i].begin, b[j].begin);
+    const Picoseconds end = std::min(a[i].end, b[j].end);
+    if (end > begin) sum += end - begin;
+    ++(a[i].end < b[j].end ? i : j);
+  }
+  return to_seconds(sum);
+}
+
 }  // namespace
 
 void TransferEvidence::note(const Size& size, double seconds, std::int64_t events) {
@@ -106,18 +148,35 @@ void TransferEvidence::add_gradients_after_backward(const TraceFile& file, const
 }
 
 void TransferEvidence::add_gradients_beside_backward(const TraceFile& file, const Layout& layout) {
-  const bool one_node = sim::span_of_data_group(layout, machine_) == sim::Span::kOneNode;
-  std::map<std::tuple<int, int, std::int32_t, std::uint64_t>, Meeting> meetings;
+  using Group = std::tuple<int, int, std::int32_t>;  // position, tensor rank, step
+  std::map<Group, std::map<std::uint64_t, Meeting>> groups;
+  std::map<Group, Intervals> computing;
   for (const TraceEvent& e : file.trace.events) {
-    if (!reduces_gradients(e) || e.bytes.value <= 0) continue;
     const MeshCoordinates where = coordinates_of(e.rank, layout);
-    meetings[{where.position, where.tensor, e.step, e.key.packed}].join(e);
+    const Group group{where.position, where.tensor, e.step};
+    if (reduces_gradients(e) && e.bytes.value > 0) groups[group][e.key.packed].join(e);
+    const bool computes = e.stream == Stream::kCompute && e.key.phase() != Phase::kStep &&
+                          !spans_operations(e) && !is_tensor_collective(e);
+    if (computes) computing[group].push_back({e.start, e.end});
   }
-  for (const auto& [name, meeting] : meetings) {
-    const double seconds = to_seconds(meeting.last_end - meeting.last_start).value;
-    if (meeting.ranks != layout.dp || seconds <= 0.0) continue;
-    overlapped_.push_back({layout.dp, meeting.bytes, one_node, seconds});
-    events_ += meeting.ranks;
+  for (const auto& [group, meetings] : groups) {
+    Overlapped step;
+    step.ranks = layout.dp;
+    step.one_node = sim::span_of_data_group(layout, machine_) == sim::Span::kOneNode;
+    Intervals moving;
+    bool complete = true;
+    for (const auto& [key, meeting] : meetings) {
+      complete = complete && meeting.ranks == layout.dp;
+      moving.push_back({meeting.last_start, meeting.last_end});
+      step.buckets.push_back(meeting.bytes);
+    }
+    if (!complete) continue;
+    moving = joined(std::move(moving));
+    step.under_way = length_of(moving);
+    step.exposed = step.under_way - common(moving, joined(computing[group]));
+    if (step.under_way.value <= 0.0) continue;
+    overlapped_.push_back(std::move(step));
+    events_ += layout.dp * static_cast<std::int64_t>(meetings.size());
   }
 }
 
@@ -181,11 +240,15 @@ void TransferEvidence::refit(Cluster& result, CalibrationSummary& summary) const
   std::vector<double> ratios;
   for (const Overlapped& o : overlapped_) {
     const auto span = o.one_node ? sim::Span::kOneNode : sim::Span::kSeveralNodes;
-    const double modelled =
-        costs.collective(CollectiveKind::kAllReduce, o.ranks, o.bytes, span).wall.value;
-    if (modelled > 0.0) ratios.push_back(o.seconds / modelled);
+    Seconds modelled;
+    for (const Bytes bucket : o.buckets) {
+      modelled += costs.collective(CollectiveKind::kAllReduce, o.ranks, bucket, span).wall;
+    }
+    if (modelled.value <= 0.0) continue;
+    ratios.push_back(std::clamp(1.0, o.exposed / modelled, o.under_way / modelled));
   }
-  const double factor = quantile(ratios, 0.25);
+  if (ratios.empty()) return;
+  const double factor = quantile(ratios, 0.5);
   if (factor <= 0.0) return;
   summary.factors.push_back({kOverlappedKey, factor, relative_spread(ratios, factor),
                              static_cast<std::int64_t>(ratios.size())});

@@ -219,7 +219,7 @@ TransferSample measure(Communicator& group, CollectiveKind kind, std::int64_t si
   gather.wait();
   if (kind == CollectiveKind::kSendReceive) {
     sample.cpu = Seconds{std::min(all_cpu[1], sample.median.value)};
-    sample.peer_cpu = Seconds{std::min(all_cpu[0], sample.median.value - sample.cpu.value)};
+    sample.peer_cpu = Seconds{std::min(all_cpu[0], sample.median.value)};
   } else {
     const double mean =
         std::accumulate(all_cpu.begin(), all_cpu.end(), 0.0) / static_cast<double>(all_cpu.size());
