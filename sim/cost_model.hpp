@@ -35,8 +35,8 @@ struct Conditions {
 /// A transfer or collective between ranks that arrive together and have cores of their own.
 struct TransferCost {
   Seconds wall;        ///< from start to completion with nothing else running
-  Seconds cpu;         ///< part of it on the core of each rank (of the receiver)
-  Seconds sender_cpu;  ///< point to point: part of it on the core of the sender
+  Seconds cpu;         ///< meanwhile taken from the core of each rank (of the receiver), <= wall
+  Seconds sender_cpu;  ///< point to point: taken from the core of the sender, <= wall
 };
 
 /// Whether the ranks do nothing but wait for a collective, or compute and poll it now and then.

@@ -38,8 +38,8 @@ struct TransferSample {
   Bytes bytes;       ///< payload as nccl-tests count it
   Seconds median;    ///< wall time with nothing else running; of ranks that share cores if `ranks`
                      ///< are more than the node has cores for
-  Seconds cpu;       ///< of it spent by the rank's own core; send_receive: by the receiver's
-  Seconds peer_cpu;  ///< send_receive: by the sender's core; 0 for collectives
+  Seconds cpu;       ///< meanwhile taken from a computing rank's core; send_receive: the receiver's
+  Seconds peer_cpu;  ///< send_receive: from the sender's core; 0 for collectives
   double relative_spread = 0.0;
   /// Seen inside training steps, where buffers are cold and ranks arrive one after another, instead
   /// of by the benchmark that repeats one transfer. Counted from the arrival of the last rank.

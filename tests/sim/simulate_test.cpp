@@ -98,6 +98,26 @@ TEST_CASE("gradient reduction hides behind backward, or behind the optimizer", "
   CHECK(after - overlapped == Approx(wire / 8).epsilon(0.02));
 }
 
+TEST_CASE("a link that is the bottleneck is busy from the first gradient to the last", "[sim]") {
+  const Model model = chain(8);
+  Cluster cluster = ideal_cluster();
+  cluster.device.peak[DType::kFloat32] = FlopPerSecond{1e12};
+  cluster.intra_node.bandwidth = BytesPerSecond{1e8};
+  Plan plan = plan_for(model, "dp=2");
+  plan.stack.bucket_bytes = Bytes{1 << 20};
+  const double layer =
+      2.0 * 16 * 8 * 512.0 * 512.0 / 1e12;  // one product of a replica's 16 samples
+  const double wire = 4.0 * static_cast<double>(model.parameter_count()) / 1e8;
+  const double adam = 12.0 * 512.0 * 512.0 / 1e12;  // of the last bucket
+  // Forward, the last layer's weight gradient, then all eight buckets one after the other.
+  const double expected = 8 * layer + layer + wire + adam;
+  CHECK(sim::simulate(plan, cluster).step_time.value == Approx(expected).epsilon(0.01));
+  // Work of the cores for it changes nothing, as long as the link needs longer.
+  cluster.intra_node.send_cpu_s_per_byte = 3e-9;
+  cluster.intra_node.receive_cpu_s_per_byte = 3e-9;
+  CHECK(sim::simulate(plan, cluster).step_time.value == Approx(expected).epsilon(0.01));
+}
+
 TEST_CASE("transfers between stages take the link's time when the next stage waits", "[sim]") {
   const Model model = chain(2);
   Cluster cluster = ideal_cluster();

@@ -138,6 +138,76 @@ TEST_CASE("factors take the place of what was there and the rest is kept", "[tra
   CHECK(refitted.device.memory == machine.device.memory);
 }
 
+TEST_CASE("buckets that queue for a slow link do not look slow themselves", "[traces]") {
+  // Reductions take far longer than backward: of the last bucket's time from issue to completion
+  // nearly all is spent behind the others.
+  Plan plan = test::tiny_plan("dp=2,microbatches=1");
+  plan.stack.bucket_bytes = Bytes{256 << 10};
+  Cluster machine = test::round_machine();
+  machine.intra_node.bandwidth = BytesPerSecond{1e8};
+  traces::CalibrationSummary summary;
+  const Cluster refitted =
+      traces::calibrate(machine, {{"m.json", test::measured_on(plan, machine, 3)}}, &summary);
+  const CalibrationFactor* fitted = find_factor(summary.factors, "overlapped/all_reduce");
+  REQUIRE(fitted != nullptr);
+  CHECK(fitted->factor == Approx(1.0).epsilon(1e-3));
+  CHECK(step_time(plan, refitted) == Approx(step_time(plan, machine)).epsilon(0.01));
+  // Half the bandwidth is seen as what it is.
+  Cluster slower = machine;
+  slower.intra_node.bandwidth = BytesPerSecond{5e7};
+  traces::CalibrationSummary half;
+  traces::calibrate(machine, {{"m.json", test::measured_on(plan, slower, 3)}}, &half);
+  fitted = find_factor(half.factors, "overlapped/all_reduce");
+  REQUIRE(fitted != nullptr);
+  CHECK(fitted->factor > 1.5);
+}
+
+TEST_CASE("operations are fitted less what transfers beside them took", "[traces]") {
+  // One data-parallel step on a link that takes half of the core: every operation beside a
+  // reduction lasts twice as long. The machine file that says so needs no correction of operations.
+  const Plan plan = test::tiny_plan("dp=2,microbatches=1");
+  Cluster machine = test::round_machine();
+  machine.intra_node.latency = Seconds{};
+  machine.intra_node.bandwidth = BytesPerSecond{1e8};
+  machine.intra_node.send_cpu_s_per_byte = 5e-9;  // half of the 10 ns that a byte takes
+  traces::TraceFile file = test::measured_on(plan, machine, 1);
+  std::erase_if(file.trace.events,
+                [](const TraceEvent& e) { return e.stream != Stream::kCompute; });
+  Picoseconds begin = file.trace.events.back().end;
+  Picoseconds end;
+  for (const TraceEvent& e : file.trace.events) {
+    begin = std::min(begin, e.start);
+    end = std::max(end, e.end);
+  }
+  // Operations stretched to twice their length under one reduction that lasts longer than they do.
+  for (TraceEvent& e : file.trace.events) {
+    e.start = begin + (e.start - begin) * std::int64_t{2};
+    e.end = begin + (e.end - begin) * std::int64_t{2};
+  }
+  const auto length = (end - begin) * std::int64_t{3};
+  for (const int rank : {0, 1}) {
+    TraceEvent e;
+    e.rank = rank;
+    e.stream = Stream::kDataParallel;
+    e.key = Key(Phase::kReduceGradients, 0, 0, Key::kNone, 0, Key::kWholeInstruction);
+    e.start = begin;
+    e.end = begin + length;
+    e.bytes = Bytes{static_cast<std::int64_t>(to_seconds(length).value * 1e8)};
+    file.trace.events.push_back(e);
+  }
+  const Cluster refitted = traces::calibrate(machine, {{"m.json", file}});
+  REQUIRE(!refitted.operations.empty());
+  const sim::CostModel before(machine);
+  for (const OperationSample& s : refitted.operations) {
+    INFO(name_of(s.code));
+    const Seconds alone =
+        before.price(s.code, s.shape, s.variant, s.dtype, {s.busy_ranks, {}}).time;
+    // An operation's event contains the overhead of starting it.
+    const Seconds overhead = s.code == OpCode::kAdam ? Seconds{} : Seconds{2e-6};
+    CHECK(s.median.value == Approx((alone + overhead).value).epsilon(0.01));
+  }
+}
+
 TEST_CASE("a predicted trace calibrates nothing", "[traces]") {
   const Plan plan = test::tiny_plan("single");
   const std::vector<traces::NamedTrace> named{
