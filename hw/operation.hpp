@@ -41,6 +41,8 @@ struct Group {
   std::vector<int> world_ranks;
   int rank;
   int channel;
+  /// Ring collectives that have begun to move data. Of the rank's thread, like everything here.
+  mutable int rings_under_way = 0;
 
  private:
   bool owns_channel_;

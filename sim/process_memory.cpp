@@ -87,6 +87,7 @@ std::vector<Bytes> reduction_scratch(const Program& program, const StepGraph& st
     issued_ps[c].resize(program.classes[c].instructions.size());
   }
   std::vector<Overlap> overlaps(classes);
+  std::vector<std::vector<std::int64_t>> completed_ps(classes);  // by reduction, in their order
   for (std::size_t t = 0; t < step.tasks.size(); ++t) {
     const StepTask& task = step.tasks[t];
     // An instruction's overhead is a task before its collective.
@@ -96,8 +97,14 @@ std::vector<Bytes> reduction_scratch(const Program& program, const StepGraph& st
     if (task.part != StepTask::Part::kCollective) continue;
     const Instruction& i = program.classes[task.rank_class].instructions[task.instruction];
     if (i.kind != InstructionKind::kReduce) continue;
+    std::vector<std::int64_t>& completed = completed_ps[task.rank_class];
+    std::int64_t begin_ps = issued_ps[task.rank_class][task.instruction];
+    if (completed.size() >= kRingsAtOnce) {
+      begin_ps = std::max(begin_ps, completed[completed.size() - kRingsAtOnce]);
+    }
+    completed.push_back(line.finish_ps[t]);
     overlaps[task.rank_class].add(
-        issued_ps[task.rank_class][task.instruction], line.finish_ps[t],
+        begin_ps, line.finish_ps[t],
         all_reduce_scratch_bytes(i.flat_end - i.flat_begin, bytes_of(program.precision),
                                  program.layout.dp));
   }

@@ -16,8 +16,9 @@ namespace parplan::sim {
 std::int64_t distinct_products(const RankClass& rank_class, int microbatches);
 
 /// Scratch memory of all-reduces (all_reduce_scratch_bytes) by rank class, which is kept for later
-/// ones: of the gradient reductions that are under way at once, from issue to completion, when
-/// they take most; at least that of the largest single all-reduce, tensor-parallel ones included.
+/// ones: of the gradient reductions that are under way at once, from issue or the completion of the
+/// one kRingsAtOnce before to their own completion, when they take most; at least that of the
+/// largest single all-reduce, tensor-parallel ones included.
 std::vector<Bytes> reduction_scratch(const Program& program, const StepGraph& step,
                                      const Timeline& line);
 

@@ -39,10 +39,33 @@ RingOperation::RingOperation(std::shared_ptr<const Group> ring_group, const Comm
       std::memcpy(place, call.input.data, own.count * size_of(type_));
     }
   }
-  if (reduce_steps_ > 0 && items() > 0) {
+  finished_ = items() == 0;
+}
+
+RingOperation::~RingOperation() { end(); }
+
+// Progress steps operations in the order of their issue, so a turn goes to the earliest that waits.
+bool RingOperation::may_begin() {
+  if (under_way_) {
+    return true;
+  }
+  if (group().rings_under_way >= kRingsAtOnce) {
+    return false;
+  }
+  if (reduce_steps_ > 0) {
     scratch_ = group().context.buffers.take(scratch_slots() * slot_bytes_);
   }
-  finished_ = items() == 0;
+  under_way_ = true;
+  ++group().rings_under_way;
+  return true;
+}
+
+void RingOperation::end() {
+  scratch_ = {};
+  if (under_way_) {
+    under_way_ = false;
+    --group().rings_under_way;
+  }
 }
 
 void RingOperation::plan_segments() {
@@ -180,6 +203,9 @@ bool RingOperation::retire_sends() {
 }
 
 bool RingOperation::advance_data() {
+  if (finished_ || !may_begin()) {
+    return false;
+  }
   bool moved = false;
   while (!finished_) {
     bool again = retire_sends();
@@ -188,7 +214,7 @@ bool RingOperation::advance_data() {
     again = take_received() || again;
     if (taken_ == items() && retired_ == items()) {
       finished_ = true;
-      scratch_ = {};
+      end();
     }
     if (!again) {
       break;

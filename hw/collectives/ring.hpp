@@ -26,11 +26,14 @@ namespace parplan::hw {
 ///
 /// No rank waits for ever: a receive needs a slot, freed by the completion of the send of an
 /// earlier item (slots > lanes), and a send needs only earlier items, so the smallest item that is
-/// not through anywhere can always move.
+/// not through anywhere can always move. Of a group's rings the first kRingsAtOnce that are not
+/// complete move. All ranks issue them in one order, so that the first of all is among them
+/// everywhere.
 class RingOperation final : public SynchronisedOperation {
  public:
   /// `call.kind` is one of the three.
   RingOperation(std::shared_ptr<const Group> group, const CommCall& call, std::uint32_t sequence);
+  ~RingOperation() override;
 
  protected:
   bool advance_data() override;
@@ -58,6 +61,8 @@ class RingOperation final : public SynchronisedOperation {
   [[nodiscard]] bool may_send(std::size_t item) const;
 
   void plan_segments();
+  bool may_begin();
+  void end();
   bool post_receives();
   bool take_received();
   bool post_sends();
@@ -84,6 +89,7 @@ class RingOperation final : public SynchronisedOperation {
   std::size_t taken_ = 0;    ///< received and added
   std::size_t sent_ = 0;     ///< sends posted
   std::size_t retired_ = 0;  ///< sends complete, in order
+  bool under_way_ = false;   ///< counts in Group::rings_under_way
   bool finished_ = false;
 };
 

@@ -83,6 +83,10 @@ struct RingCut {
   friend bool operator==(const RingCut&, const RingCut&) = default;
 };
 inline constexpr std::int64_t kRingLanes = 4;
+/// Ring collectives of a group that move data at once; later ones wait for their turn, in the order
+/// in which they were issued. Enough to hide the latency of each behind the others, few enough that
+/// the first is through early and that scratch memory does not grow with the queue.
+inline constexpr int kRingsAtOnce = 4;
 [[nodiscard]] RingCut cut_ring(std::int64_t longest_part, std::int64_t element_bytes,
                                std::int64_t segment_bytes);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 
 #include "sim/core/collective_algorithm.hpp"
@@ -279,6 +280,31 @@ void outstanding_operations_do_not_mix(World& world) {
   demand(world, world.progress().outstanding() == 0, "nothing outstanding at the end");
 }
 
+// More rings than move at once, on two groups with the same ranks, the last ones waited for first.
+void rings_wait_for_their_turn(World& world) {
+  Communicator& c = world.all();
+  std::vector<int> everyone(static_cast<std::size_t>(c.size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  const std::unique_ptr<Communicator> other = world.create_group(everyone, "same ranks");
+  constexpr std::size_t kRings = 3 * kRingsAtOnce;
+  constexpr std::size_t kCount = 100'003;
+  std::vector<std::vector<float>> data;
+  std::vector<Pending> pending;
+  for (std::size_t i = 0; i < kRings; ++i) {
+    data.push_back(filled<float>(kCount, c.rank(), static_cast<int>(i)));
+  }
+  for (std::size_t i = 0; i < kRings; ++i) {
+    pending.push_back((i % 3 == 0 ? *other : c).all_reduce_sum(data[i]));
+  }
+  for (std::size_t i = kRings; i-- > 0;) {
+    pending[(i + static_cast<std::size_t>(c.rank())) % kRings].wait();
+  }
+  for (std::size_t i = 0; i < kRings; ++i) {
+    demand(world, data[i] == summed<float>(kCount, c.size(), static_cast<int>(i)),
+           "ring " + std::to_string(i));
+  }
+}
+
 void polling_alone_completes_operations(World& world) {
   Communicator& c = world.all();
   std::vector<double> data = filled<double>(60001, c.rank());
@@ -413,6 +439,7 @@ const std::vector<CommCheck>& comm_checks() {
       {"a small send does not wait for its receive", small_send_does_not_wait_for_its_receive},
       {"sums are bit-identical and repeat", sums_are_bit_identical_and_repeat},
       {"outstanding operations do not mix", outstanding_operations_do_not_mix},
+      {"rings wait for their turn", rings_wait_for_their_turn},
       {"polling alone completes operations", polling_alone_completes_operations},
       {"groups have their own ranks", groups_have_their_own_ranks},
       {"strings travel through the world", strings_travel_through_the_world},

@@ -102,6 +102,35 @@ TEST_CASE("reductions that are under way at once have scratch each", "[sim]") {
   CHECK(beside(plan, cluster) == largest + data);
 }
 
+TEST_CASE("only as many reductions as move at once have scratch", "[sim]") {
+  ModelBuilder b("chain");
+  ValueId x = b.input("x", ValueRole::kFeatures, Positions::kOne, 512);
+  const ValueId target = b.input("target", ValueRole::kRealTarget, Positions::kOne, 512);
+  for (int i = 0; i < 12; ++i) {
+    b.begin_layer("layers." + std::to_string(i));
+    x = b.linear("linear", x, {512, 512, false, LinearParallel::kReplicated});
+    if (i == 11) b.squared_error("loss", x, target);
+  }
+  Plan plan = plan_of(b.finish(), "dp=2");
+  plan.workload.precision = DType::kFloat64;  // no code per product
+  plan.stack.overlap_gradient_reduction = false;
+  plan.stack.bucket_bytes = Bytes{1 << 20};
+  const Program program = lower(plan);
+  const std::vector<Bucket>& buckets = program.classes[0].buckets;
+  REQUIRE(buckets.size() > 2 * kRingsAtOnce);
+  std::int64_t most = 0;  // of neighbours in the queue
+  for (std::size_t first = 0; first + kRingsAtOnce <= buckets.size(); ++first) {
+    std::int64_t sum = 0;
+    for (std::size_t i = first; i < first + kRingsAtOnce; ++i) {
+      sum += all_reduce_scratch_bytes(buckets[i].end - buckets[i].begin, 8, 2);
+    }
+    most = std::max(most, sum);
+  }
+  REQUIRE(most > 0);
+  const Bytes data = resident_input_bytes(program.classes[0], plan.model, plan.workload);
+  CHECK(beside(plan, machine()) == most + data.value);
+}
+
 TEST_CASE("the scratch of tensor-parallel sums is that of the largest", "[sim]") {
   LinearPairSpec spec;  // the second linear's output of 32 x 1 x 8192 floats is summed: 1 MiB
   spec.in = spec.hidden = 64;
