@@ -9,5 +9,6 @@ using Catch::Matchers::ContainsSubstring;
 #include <catch2/catch.hpp>
 
 #include <string>
+// NOLINTNEXTLINE(readability-identifier-naming): the name it has in Catch2 3.
 inline auto ContainsSubstring(const std::string& text) { return Catch::Contains(text); }
 #endif

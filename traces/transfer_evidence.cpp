@@ -223,10 +223,11 @@ void TransferEvidence::refit(Cluster& result, CalibrationSummary& summary) const
     sample.median = Seconds{kind == CollectiveKind::kSendReceive ? quantile(durations, 0.25)
                                                                  : mean_of(durations)};
     sample.relative_spread = relative_spread(durations, sample.median.value);
-    const auto same = std::find_if(result.transfers.begin(), result.transfers.end(),
-                                   [&](const TransferSample& t) {
-                                     return t.in_situ && Size(t.kind, t.ranks, t.bytes) == size;
-                                   });
+    const auto same = std::find_if(
+        result.transfers.begin(), result.transfers.end(), [&sample](const TransferSample& t) {
+          return t.in_situ &&
+                 Size(t.kind, t.ranks, t.bytes) == Size(sample.kind, sample.ranks, sample.bytes);
+        });
     if (same != result.transfers.end()) {
       *same = sample;
       ++summary.refitted_transfers;

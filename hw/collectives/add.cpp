@@ -65,9 +65,9 @@ AddFunction<T> choose() {
 
 template <class T>
 void add_as(std::byte* out, const std::byte* a, const std::byte* b, std::size_t count) {
-  static const AddFunction<T> function = choose<T>();
-  function(reinterpret_cast<T*>(out), reinterpret_cast<const T*>(a), reinterpret_cast<const T*>(b),
-           count);
+  static const AddFunction<T> kAdd = choose<T>();
+  kAdd(reinterpret_cast<T*>(out), reinterpret_cast<const T*>(a), reinterpret_cast<const T*>(b),
+       count);
 }
 
 }  // namespace

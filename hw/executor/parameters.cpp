@@ -1,7 +1,8 @@
 #include "hw/executor/parameters.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
+#include <cstdint>
 #include <optional>
 
 #include "hw/copy_bytes.hpp"
@@ -135,7 +136,8 @@ class Assembly {
         if (first[at] == kNobody) {
           first[at] = rank;
           whole.values[at] = value;
-        } else if (std::memcmp(&whole.values[at], &value, sizeof(value)) != 0) {
+        } else if (std::bit_cast<std::uint64_t>(whole.values[at]) !=
+                   std::bit_cast<std::uint64_t>(value)) {
           throw InternalError(
               "ranks " + std::to_string(first[at]) + " and " + std::to_string(rank) +
               " hold different values of element " + std::to_string(at) + " of '" + whole.name +

@@ -353,9 +353,9 @@ class StepWriter {
     std::sort(shards.begin(), shards.end());  // one order on all positions
     for (const auto& [parameter, shard] : shards) {
       const auto& buckets = lowered_.rank_class.buckets;
-      const auto bucket = std::find_if(buckets.begin(), buckets.end(), [&](const Bucket& b) {
-        return b.begin == shard->flat_offset;
-      });
+      const std::int64_t begin = shard->flat_offset;
+      const auto bucket = std::find_if(buckets.begin(), buckets.end(),
+                                       [begin](const Bucket& b) { return b.begin == begin; });
       ensure(bucket != buckets.end(), "a tied parameter has a bucket of its own");
       Instruction instruction;
       instruction.key =

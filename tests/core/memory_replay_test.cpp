@@ -19,7 +19,7 @@ TensorId add_tensor(RankClass& rank_class, TensorKind kind, std::int64_t element
   return TensorId{rank_class.tensors.size() - 1};
 }
 
-Operation operation(std::vector<TensorId> inputs, std::vector<TensorId> outputs,
+Operation operation(std::vector<TensorId> inputs, const std::vector<TensorId>& outputs,
                     std::vector<TensorId> allocates, std::vector<TensorId> frees) {
   Operation result;
   result.code = OpCode::kAdd;

@@ -157,8 +157,9 @@ TEST_CASE("a receive of another size than the send is an error that names both",
   for (const auto& [sent, received] : std::vector<std::pair<std::size_t, std::size_t>>{
            {10, 11}, {11, 10}, {10, 100000}, {100000, 10}, {99999, 100000}, {100000, 99999}}) {
     INFO(sent << " sent, " << received << " received");
-    const Outcome outcome = run(2, [&](World& world) {
-      std::vector<float> data(world.rank() == 0 ? sent : received);
+    const std::array counts{sent, received};
+    const Outcome outcome = run(2, [&counts](World& world) {
+      std::vector<float> data(counts[static_cast<std::size_t>(world.rank())]);
       (world.rank() == 0 ? world.all().send(data, 1, 5) : world.all().receive(data, 0, 5)).wait();
       world.barrier();
     });
