@@ -16,8 +16,11 @@ Seconds core_time_of(const TraceEvent& e, const Layout& layout, const sim::CostM
                     sim::span_of_data_group(layout, cluster), sim::Waits::kLater)
         .cpu;
   }
-  const sim::TransferCost cost = costs.point_to_point(
-      e.bytes, sim::span_of_positions(layout, cluster, 0, layout.positions() - 1));
+  const sim::Span span = sim::span_of_positions(layout, cluster, 0, layout.positions() - 1);
+  if (e.key.phase() == Phase::kReduceTied) {  // between the first and the last position
+    return costs.collective(CollectiveKind::kAllReduce, 2, e.bytes, span).cpu;
+  }
+  const sim::TransferCost cost = costs.point_to_point(e.bytes, span);
   const bool sends =
       e.key.phase() == Phase::kSendActivation || e.key.phase() == Phase::kSendGradient;
   return sends ? cost.sender_cpu : cost.cpu;
