@@ -55,7 +55,7 @@ class PredictedTraceBuilder {
         if (own) finish_operation(t);
         break;
       case StepTask::Part::kOptimizer:
-        if (own) add_optimizer(t);
+        if (own) add_event(t, instruction(class_, task.instruction), line_.start_ps[t]);
         break;
       case StepTask::Part::kCollective:
         if (own && instruction(class_, task.instruction).kind == InstructionKind::kReduce) {
@@ -93,15 +93,15 @@ class PredictedTraceBuilder {
     events_.push_back(event);
   }
 
-  void add_optimizer(std::size_t t) {
-    const Instruction& i = instruction(class_, step_.tasks[t].instruction);
+  /// An event of a whole instruction that ends with the task.
+  TraceEvent& add_event(std::size_t t, const Instruction& i, std::int64_t start_ps) {
     TraceEvent event;
     event.key = i.key;
     event.stream = i.stream;
-    event.start = Picoseconds{line_.start_ps[t]};
+    event.start = Picoseconds{start_ps};
     event.end = Picoseconds{line_.finish_ps[t]};
     event.bytes = i.bytes;
-    events_.push_back(event);
+    return events_.emplace_back(event);
   }
 
   /// The core share comes straight after the rest of its operation, whose event is the last one on
@@ -115,17 +115,10 @@ class PredictedTraceBuilder {
 
   /// The event of a transfer or reduction, from when the own rank has issued it.
   void add(std::size_t t, std::int32_t instruction_index) {
-    const Instruction& i = instruction(class_, instruction_index);
     const std::int64_t posted_ps = posted_ps_[instruction_index];
-    TraceEvent event;
-    event.key = i.key;
-    event.stream = i.stream;
-    event.start = Picoseconds{posted_ps};
-    event.end = Picoseconds{line_.finish_ps[t]};
-    event.waiting = Picoseconds{std::max<std::int64_t>(0, line_.start_ps[t] - posted_ps)};
-    event.bytes = i.bytes;
     with_cpu_.emplace_back(events_.size(), instruction_index);
-    events_.push_back(event);
+    add_event(t, instruction(class_, instruction_index), posted_ps).waiting =
+        Picoseconds{std::max<std::int64_t>(0, line_.start_ps[t] - posted_ps)};
   }
 
   /// A reduction over positions has one task for all; each position's event is made where it waits.

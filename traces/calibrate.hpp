@@ -28,8 +28,8 @@ struct NamedTrace {
 /// Of each trace the typical steps count (`typical_steps`): fewer disturbed steps than a quarter do
 /// not matter, and what every step pays is not taken for a disturbance.
 /// - Operations: the mean duration, less what transfers beside them took (`CoreShare`), of each
-/// (code, dtype, shape, variant, concurrency) over steps,
-///   ranks, microbatches and layers becomes a sample, replacing one of the same shape.
+///   (code, dtype, shape, variant, concurrency) over steps, ranks, microbatches and layers becomes
+///   a sample, replacing one of the same shape.
 /// - A factor per operation code with at least three shapes in the traces: the median of measured
 ///   over interpolated time among them, each priced from all other samples, old and new. It applies
 ///   to shapes that were not measured.

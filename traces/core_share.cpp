@@ -1,6 +1,7 @@
 #include "traces/core_share.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/node_span.hpp"
 
@@ -26,32 +27,34 @@ Seconds core_time_of(const TraceEvent& e, const Layout& layout, const sim::CostM
   return sends ? cost.sender_cpu : cost.cpu;
 }
 
+/// The first period that ends after `time`.
+template <class Periods>
+auto first_after(Periods& periods, Picoseconds time) {
+  return std::partition_point(periods.begin(), periods.end(),
+                              [time](const auto& p) { return p.time.end <= time; });
+}
+
 }  // namespace
 
 double CoreShare::Period::share() const {
-  return std::min(kMost, cpu_s / std::max(to_seconds(end - begin).value, 1e-12));
+  return std::min(kMost, cpu_s / std::max(to_seconds(time.end - time.begin).value, 1e-12));
 }
 
 CoreShare::CoreShare(const TraceFile& file, const Program& program, const sim::CostModel& costs) {
-  std::map<std::int32_t, std::vector<Period>> transfers;
+  const auto moves = [](const TraceEvent& e) {
+    return e.stream != Stream::kCompute && e.bytes.value > 0 && e.end > e.start + e.waiting;
+  };
+  std::map<std::int32_t, Intervals> under_way;
   for (const TraceEvent& e : file.trace.events) {
-    if (e.stream == Stream::kCompute || e.bytes.value <= 0 || e.end <= e.start + e.waiting)
-      continue;
-    transfers[e.rank].push_back(
-        {e.start + e.waiting, e.end, core_time_of(e, program.layout, costs).value});
+    if (moves(e)) under_way[e.rank].push_back({e.start + e.waiting, e.end});
   }
-  for (auto& [rank, each] : transfers) {
-    std::sort(each.begin(), each.end(),
-              [](const Period& a, const Period& b) { return a.begin < b.begin; });
-    std::vector<Period>& periods = periods_[rank];
-    for (const Period& p : each) {
-      if (periods.empty() || p.begin > periods.back().end) {
-        periods.push_back(p);
-      } else {
-        periods.back().end = std::max(periods.back().end, p.end);
-        periods.back().cpu_s += p.cpu_s;
-      }
-    }
+  for (auto& [rank, each] : under_way) {
+    for (const Interval& time : joined(std::move(each))) periods_[rank].push_back({time});
+  }
+  for (const TraceEvent& e : file.trace.events) {
+    if (!moves(e)) continue;
+    first_after(periods_[e.rank], e.start + e.waiting)->cpu_s +=
+        core_time_of(e, program.layout, costs).value;
   }
 }
 
@@ -59,10 +62,10 @@ double CoreShare::taken(std::int32_t rank, Picoseconds start, Picoseconds end) c
   const auto found = periods_.find(rank);
   if (found == periods_.end() || end <= start) return 0.0;
   double taken_s = 0.0;
-  auto p = std::partition_point(found->second.begin(), found->second.end(),
-                                [start](const Period& q) { return q.end <= start; });
-  for (; p != found->second.end() && p->begin < end; ++p) {
-    taken_s += p->share() * to_seconds(std::min(end, p->end) - std::max(start, p->begin)).value;
+  for (auto p = first_after(found->second, start); p != found->second.end() && p->time.begin < end;
+       ++p) {
+    const Picoseconds both = std::min(end, p->time.end) - std::max(start, p->time.begin);
+    taken_s += p->share() * to_seconds(both).value;
   }
   return taken_s / to_seconds(end - start).value;
 }

@@ -6,6 +6,7 @@
 
 #include "sim/core/program.hpp"
 #include "sim/cost_model.hpp"
+#include "traces/intervals.hpp"
 #include "traces/trace_file.hpp"
 
 namespace parplan::traces {
@@ -27,8 +28,7 @@ class CoreShare {
 
  private:
   struct Period {
-    Picoseconds begin;
-    Picoseconds end;
+    Interval time;
     double cpu_s = 0.0;
     double share() const;
   };

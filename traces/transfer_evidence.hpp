@@ -20,13 +20,12 @@ namespace parplan::traces {
 ///   count as so many of their mean size.
 /// - Transfers between positions: from the time both sides have come to it to completion, lower
 ///   quartile, since a receiver that computes meanwhile only looks now and then. Also `in_situ`.
-/// - Gradients reduced beside backward, from the arrival of the last rank to the end on the last
-/// one.
-///   Buckets queue behind each other and go on only when computing ranks look, so that single ones
-///   say little. All of a step together need no longer than the time in which some of them is under
-///   way, and at least the part of it in which no rank computes: the modelled time, moved into
-///   these bounds where it lies outside. The median of the factors that takes, over steps, becomes
-///   "overlapped/all_reduce".
+/// - Gradients reduced beside backward: each from the arrival of the last rank to the end on the
+///   last one. Buckets queue behind each other and go on only when computing ranks look, so that
+///   single ones say little. All of a step together need no longer than the time in which some of
+///   them is under way, and at least the part of it in which no rank computes: the modelled time,
+///   moved into these bounds where it lies outside. The median of the factors that takes, over
+///   steps, becomes "overlapped/all_reduce".
 class TransferEvidence {
  public:
   /// `machine` says which ranks share a node; it must outlive the object.

@@ -45,7 +45,7 @@ RingOperation::RingOperation(std::shared_ptr<const Group> ring_group, const Comm
 RingOperation::~RingOperation() { end(); }
 
 // Progress steps operations in the order of their issue, so a turn goes to the earliest that waits.
-bool RingOperation::may_begin() {
+bool RingOperation::try_begin() {
   if (under_way_) {
     return true;
   }
@@ -203,7 +203,7 @@ bool RingOperation::retire_sends() {
 }
 
 bool RingOperation::advance_data() {
-  if (finished_ || !may_begin()) {
+  if (finished_ || !try_begin()) {
     return false;
   }
   bool moved = false;

@@ -61,7 +61,7 @@ class RingOperation final : public SynchronisedOperation {
   [[nodiscard]] bool may_send(std::size_t item) const;
 
   void plan_segments();
-  bool may_begin();
+  bool try_begin();
   void end();
   bool post_receives();
   bool take_received();
