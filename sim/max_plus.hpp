@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <utility>
 #include <vector>
@@ -19,18 +20,38 @@ struct MaxPlusRun {
   std::uint32_t count = 0;
 };
 
+/// Starts at multiples of a vector's length, as the evaluation likes it.
+template <class T>
+struct VectorAligned {
+  using value_type = T;
+  static constexpr std::align_val_t kAlignment{64};
+
+  VectorAligned() = default;
+  template <class U>
+  VectorAligned(const VectorAligned<U>&) {}
+  T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kAlignment)); }
+  void deallocate(T* at, std::size_t) { ::operator delete(at, kAlignment); }
+  bool operator==(const VectorAligned&) const = default;
+};
+
+/// States and durations.
+using LaneVector = std::vector<std::int64_t, VectorAligned<std::int64_t>>;
+
 /// Room of MaxPlusBody::repeat() and what it did; one per thread, reusable with any body.
 struct MaxPlusScratch {
   std::int64_t applications = 0;  ///< bodies executed, those with slopes included; counts up
   std::int64_t jumps = 0;         ///< times that repetitions were skipped; counts up
 
   struct Seen {
-    std::uint64_t fingerprint = 0;
+    std::uint64_t hash = 0;
     std::uint64_t epoch = 0;
-    std::size_t row = 0;
+    std::int64_t what = 0;
   };
-  std::vector<std::int64_t> rows, slopes, values, period_slopes;
-  std::vector<Seen> seen;
+  std::vector<Seen> repetition_of, landmark_of;
+  std::vector<std::uint64_t> growths;
+  LaneVector landmarks;
+  std::vector<std::int64_t> landmark_times;
+  std::vector<std::int64_t> slopes, values, period_slopes;
   std::uint64_t epoch = 0;
 };
 
@@ -66,13 +87,14 @@ class MaxPlusBody {
 
   std::vector<MaxPlusRun> runs_;
   std::size_t state_size_;
-  std::vector<Range> written_;
+  std::vector<Range> carried_;  // read first and then written: from one repetition to the next
+  std::vector<std::uint32_t> carried_slots_;
   std::vector<std::uint32_t> constants_;  // read, but never written
   struct Sample {
-    std::uint32_t slot;
+    std::uint32_t slot;  // one of the carried
     std::uint64_t weight;
   };
-  std::vector<Sample> samples_;  // slots that make the fingerprint
+  std::vector<Sample> samples_;  // make the hash; the weights sum to 0
 };
 
 }  // namespace parplan::sim

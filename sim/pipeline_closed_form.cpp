@@ -13,22 +13,24 @@ namespace {
 /// Where registers and durations lie. A register name (clock 0, forward arrival 1, ...) is a region
 /// with a lane for each stage and one for the nowhere on either side. Stages whose numbers differ
 /// by `stride` are neighbours: in the steady state of 1f1b every other stage does the same thing at
-/// the same time, and what is done alike should lie side by side.
+/// the same time, and what is done alike should lie side by side. The first stages of all regions
+/// and rows of neighbours lie at multiples of a vector's length.
 class LaneLayout {
  public:
   LaneLayout(const PipelineTrace& trace, int stride)
       : stride_(stride),
-        rows_((trace.stages + 2 + stride - 1) / stride),
+        row_(((trace.stages + stride - 1) / stride + 2 + kVector - 1) / kVector * kVector),
         clocks_(trace.clocks),
         depth_(trace.depth) {}
 
-  std::uint32_t region() const { return static_cast<std::uint32_t>(rows_ * stride_); }
+  std::uint32_t region() const { return static_cast<std::uint32_t>(kVector + row_ * stride_); }
   std::uint32_t regions() const {
     return static_cast<std::uint32_t>(clocks_ + depth_[0] + depth_[1]);
   }
+  /// Stage -1 is in front of a row; the stage after the last one, behind.
   std::uint32_t lane(int stage) const {
-    const int place = stage + 1;
-    return static_cast<std::uint32_t>(place % stride_ * rows_ + place / stride_);
+    const int place = stage + stride_;
+    return static_cast<std::uint32_t>(kVector + place % stride_ * row_ + place / stride_ - 1);
   }
   std::uint32_t clock(int clock, int stage) const { return slot(clock, stage); }
   std::uint32_t arrival(StepKind kind, int arrival, int receiver) const {
@@ -48,7 +50,9 @@ class LaneLayout {
     return static_cast<std::uint32_t>(region_number) * region() + lane(stage);
   }
 
-  int stride_, rows_, clocks_;
+  static constexpr int kVector = 8;
+
+  int stride_, row_, clocks_;
   std::array<int, 2> depth_;
 };
 

@@ -14,8 +14,8 @@ namespace parplan::sim {
 
 /// Room of PipelineClosedForm::evaluate(); one per thread, reusable with any object.
 struct PipelineScratch {
-  std::vector<std::int64_t> state;
-  std::vector<std::int64_t> durations_ps;
+  LaneVector state;
+  LaneVector durations_ps;
   MaxPlusScratch loop;
 };
 

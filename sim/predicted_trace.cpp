@@ -198,11 +198,10 @@ Key key_of(const RankClass& rank_class, std::int32_t instruction, std::int32_t o
 
 Trace predicted_trace(const Plan& plan, const Program& program, const StepGraph& step,
                       const Timeline& line, const std::vector<MemoryReplay>& replays,
-                      const std::vector<Bytes>& process, const Cluster& cluster) {
+                      const std::vector<Bytes>& process) {
   Trace trace;
   trace.source = TraceSource::kPredicted;
   trace.plan_digest = digest_of(plan);
-  trace.machine = cluster.name;
   trace.ranks = program.ranks();
   trace.steps = 1;
   PredictedTraceBuilder builder(plan, program, step, line);

@@ -142,7 +142,8 @@ Simulation simulate(const Plan& plan, const Program& program, const CostModel& c
                               memory_of(plan, program.classes[c], replays[c], process[c])});
   }
   if (options.trace) {
-    result.trace = predicted_trace(plan, program, step, line, replays, process, costs.cluster());
+    result.trace = predicted_trace(plan, program, step, line, replays, process);
+    result.trace.machine = costs.cluster().name;
   }
   return result;
 }

@@ -153,8 +153,8 @@ class RankRun {
   }
 
   void gather_trace(const RankSummary& summary, const ClockLine& clock) {
-    RankTrace own =
-        build_rank_trace(*recorder_, step_, plan_, rank_class_, replay_, world_.rank(), clock);
+    RankTrace own = build_rank_trace(*recorder_, step_,
+                                     {world_.rank(), plan_.model, rank_class_, replay_}, clock);
     const auto traced = static_cast<std::int32_t>(recorder_->records().size());
     result_.trace = merge_traces(world_, std::move(own), summary);
     result_.trace.plan_digest = digest_of(plan_);

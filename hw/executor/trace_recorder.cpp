@@ -81,15 +81,9 @@ namespace {
 /// Turns one step's record into events and samples, walking the instruction list as the step did.
 class StepTranslator {
  public:
-  StepTranslator(const BoundStep& step, const Plan& plan, const RankClass& rank_class,
-                 const MemoryReplay& replay, int rank, const ClockLine& clock, RankTrace& trace)
-      : step_(step),
-        plan_(plan),
-        rank_class_(rank_class),
-        replay_(replay),
-        rank_(rank),
-        clock_(clock),
-        trace_(trace) {}
+  StepTranslator(const BoundStep& step, const TracedRank& traced, const ClockLine& clock,
+                 RankTrace& trace)
+      : step_(step), traced_(traced), clock_(clock), trace_(trace) {}
 
   void translate(const StepRecord& record) {
     record_ = &record;
@@ -97,7 +91,7 @@ class StepTranslator {
     point_ = 0;
     const std::int64_t begin = *stamp_++;
     for (std::size_t i = 0; i < step_.instructions.size(); ++i) {
-      const Instruction& instruction = rank_class_.instructions[i];
+      const Instruction& instruction = traced_.rank_class.instructions[i];
       switch (instruction.kind) {
         case InstructionKind::kRun:
           translate_run(instruction, step_.instructions[i]);
@@ -127,7 +121,7 @@ class StepTranslator {
   TraceEvent& add(Key key, Stream stream, std::int64_t begin, std::int64_t end) {
     TraceEvent event;
     event.key = key;
-    event.rank = rank_;
+    event.rank = traced_.rank;
     event.step = static_cast<std::int32_t>(record_->step);
     event.stream = stream;
     event.start = at(begin);
@@ -137,7 +131,7 @@ class StepTranslator {
   }
 
   void translate_run(const Instruction& instruction, const BoundInstruction& bound) {
-    const Body& body = rank_class_.bodies[static_cast<std::size_t>(instruction.body)];
+    const Body& body = traced_.rank_class.bodies[static_cast<std::size_t>(instruction.body)];
     const std::int64_t begin = *stamp_++;
     const std::size_t whole = trace_.events.size();
     add(instruction.key, instruction.stream, begin, begin);
@@ -149,7 +143,7 @@ class StepTranslator {
       const auto index = static_cast<std::size_t>(bound.op_begin + k - instruction.op_begin);
       const std::int64_t end = *stamp_++;
       sample(previous);
-      TraceEvent& event = add(operation_key(plan_.model, body, operation, instruction.microbatch),
+      TraceEvent& event = add(operation_key(traced_.model, body, operation, instruction.microbatch),
                               instruction.stream, previous, end);
       event.flop = operation.flop;
       event.bytes = operation.bytes;
@@ -193,20 +187,20 @@ class StepTranslator {
   }
 
   void sample(std::int64_t local_ns) {
-    add_sample(replay_.points[point_].live, local_ns);
+    add_sample(traced_.replay.points[point_].live, local_ns);
     ++point_;
   }
   void sample_flat(std::int64_t local_ns) {
     MemoryByKind flat;
     for (const TensorKind kind :
          {TensorKind::kParameter, TensorKind::kGradient, TensorKind::kMoment}) {
-      flat.bytes[static_cast<std::size_t>(kind)] = replay_.peak.of(kind).value;
+      flat.bytes[static_cast<std::size_t>(kind)] = traced_.replay.peak.of(kind).value;
     }
     add_sample(flat, local_ns);
   }
   void add_sample(const MemoryByKind& live, std::int64_t local_ns) {
     MemorySample sample;
-    sample.rank = rank_;
+    sample.rank = traced_.rank;
     sample.step = static_cast<std::int32_t>(record_->step);
     sample.time = at(local_ns);
     sample.parameters = live.of(TensorKind::kParameter);
@@ -219,10 +213,7 @@ class StepTranslator {
   }
 
   const BoundStep& step_;
-  const Plan& plan_;
-  const RankClass& rank_class_;
-  const MemoryReplay& replay_;
-  int rank_;
+  const TracedRank& traced_;
   const ClockLine& clock_;
   RankTrace& trace_;
   const StepRecord* record_ = nullptr;
@@ -232,11 +223,10 @@ class StepTranslator {
 
 }  // namespace
 
-RankTrace build_rank_trace(const TraceRecorder& recorder, const BoundStep& step, const Plan& plan,
-                           const RankClass& rank_class, const MemoryReplay& replay, int rank,
-                           const ClockLine& clock) {
+RankTrace build_rank_trace(const TraceRecorder& recorder, const BoundStep& step,
+                           const TracedRank& traced, const ClockLine& clock) {
   RankTrace trace;
-  StepTranslator translator(step, plan, rank_class, replay, rank, clock, trace);
+  StepTranslator translator(step, traced, clock, trace);
   for (const StepRecord* record : recorder.records()) translator.translate(*record);
   return trace;
 }

@@ -75,9 +75,17 @@ struct RankTrace {
   std::vector<TraceEvent> events;
   std::vector<MemorySample> memory;
 };
-RankTrace build_rank_trace(const TraceRecorder& recorder, const BoundStep& step, const Plan& plan,
-                           const RankClass& rank_class, const MemoryReplay& replay, int rank,
-                           const ClockLine& clock);
+
+/// Whose stamps a recorder holds.
+struct TracedRank {
+  int rank = 0;
+  const Model& model;
+  const RankClass& rank_class;
+  const MemoryReplay& replay;
+};
+
+RankTrace build_rank_trace(const TraceRecorder& recorder, const BoundStep& step,
+                           const TracedRank& traced, const ClockLine& clock);
 
 /// Collective. Rank 0 gets all ranks' events and samples with times from the start of the first
 /// traced step, sorted by rank and start; the others get an empty trace. `summary` is this rank's.

@@ -2,10 +2,8 @@
 
 namespace parplan {
 
-void ensure(bool condition, std::string_view promise) {
-  if (!condition) {
-    throw InternalError("internal error: broken promise: " + std::string(promise));
-  }
+void fail_promise(std::string_view promise) {
+  throw InternalError("internal error: broken promise: " + std::string(promise));
 }
 
 }  // namespace parplan

@@ -31,7 +31,12 @@ class InternalError : public Error {
   using Error::Error;
 };
 
+/// Throws InternalError naming `promise`.
+[[noreturn]] void fail_promise(std::string_view promise);
+
 /// Throws InternalError naming `promise` unless `condition` holds.
-void ensure(bool condition, std::string_view promise);
+inline void ensure(bool condition, std::string_view promise) {
+  if (!condition) fail_promise(promise);
+}
 
 }  // namespace parplan

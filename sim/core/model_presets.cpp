@@ -41,11 +41,19 @@ ValueId add_attention(ModelBuilder& b, const std::string& name, ValueId x, Value
                   {a.heads * a.head_dim, a.features, a.output_bias, LinearParallel::kRow});
 }
 
-ValueId add_feed_forward(ModelBuilder& b, ValueId x, std::int64_t features, std::int64_t hidden,
-                         Activation function, double dropout, bool bias = true) {
-  ValueId y = b.linear("feed_forward.up", x, {features, hidden, bias, LinearParallel::kColumn});
-  y = b.activation("feed_forward.activation", y, function, dropout);
-  return b.linear("feed_forward.down", y, {hidden, features, bias, LinearParallel::kRow});
+struct FeedForwardBlock {
+  std::int64_t features = 0;
+  std::int64_t hidden = 0;
+  Activation function = Activation::kRelu;
+  double dropout = 0.0;
+  bool bias = true;
+};
+
+ValueId add_feed_forward(ModelBuilder& b, ValueId x, const FeedForwardBlock& f) {
+  ValueId y =
+      b.linear("feed_forward.up", x, {f.features, f.hidden, f.bias, LinearParallel::kColumn});
+  y = b.activation("feed_forward.activation", y, f.function, f.dropout);
+  return b.linear("feed_forward.down", y, {f.hidden, f.features, f.bias, LinearParallel::kRow});
 }
 
 /// x = norm(x + dropout(y)).
@@ -85,6 +93,8 @@ Model make_post_norm_decoder(const PostNormDecoderSpec& spec) {
                                  .kv_heads = spec.heads,
                                  .head_dim = spec.features / spec.heads,
                                  .dropout = spec.dropout};
+  const FeedForwardBlock feed_forward{
+      .features = spec.features, .hidden = spec.feed_forward, .dropout = spec.dropout};
   b.begin_layer("embedding");
   ValueId x = b.embedding("embedding", tokens, spec.vocabulary, spec.features);
   for (int i = 0; i < spec.layers; ++i) {
@@ -94,9 +104,7 @@ Model make_post_norm_decoder(const PostNormDecoderSpec& spec) {
                      spec.dropout);
     x = add_and_norm(b, "norm2", x, add_attention(b, "cross_attention", x, memory, attention),
                      spec.dropout);
-    const ValueId y =
-        add_feed_forward(b, x, spec.features, spec.feed_forward, Activation::kRelu, spec.dropout);
-    x = add_and_norm(b, "norm3", x, y, spec.dropout);
+    x = add_and_norm(b, "norm3", x, add_feed_forward(b, x, feed_forward), spec.dropout);
   }
   b.begin_layer("final_norm");
   x = b.layer_norm("final_norm", x);
@@ -126,6 +134,8 @@ Model make_encoder_decoder(const EncoderDecoderSpec& spec) {
                            .kv_heads = spec.heads,
                            .head_dim = spec.features / spec.heads,
                            .dropout = spec.dropout};
+  const FeedForwardBlock feed_forward{
+      .features = spec.features, .hidden = spec.feed_forward, .dropout = spec.dropout};
   b.begin_layer("encoder.embedding");
   ValueId memory = b.embedding("encoder.embedding", source, spec.source_vocabulary, spec.features);
   for (int i = 0; i < spec.encoder_layers; ++i) {
@@ -133,9 +143,8 @@ Model make_encoder_decoder(const EncoderDecoderSpec& spec) {
     memory =
         add_and_norm(b, "norm1", memory,
                      add_attention(b, "self_attention", memory, memory, attention), spec.dropout);
-    const ValueId y = add_feed_forward(b, memory, spec.features, spec.feed_forward,
-                                       Activation::kRelu, spec.dropout);
-    memory = add_and_norm(b, "norm2", memory, y, spec.dropout);
+    memory =
+        add_and_norm(b, "norm2", memory, add_feed_forward(b, memory, feed_forward), spec.dropout);
   }
   b.begin_layer("decoder.embedding");
   ValueId x = b.embedding("decoder.embedding", tokens, spec.vocabulary, spec.features);
@@ -147,9 +156,7 @@ Model make_encoder_decoder(const EncoderDecoderSpec& spec) {
     attention.causal = false;
     x = add_and_norm(b, "norm2", x, add_attention(b, "cross_attention", x, memory, attention),
                      spec.dropout);
-    const ValueId y =
-        add_feed_forward(b, x, spec.features, spec.feed_forward, Activation::kRelu, spec.dropout);
-    x = add_and_norm(b, "norm3", x, y, spec.dropout);
+    x = add_and_norm(b, "norm3", x, add_feed_forward(b, x, feed_forward), spec.dropout);
   }
   add_head(b, x, classes, spec.features, spec.vocabulary);
   return b.finish();
@@ -164,8 +171,11 @@ ValueId add_norm(ModelBuilder& b, const CausalDecoderSpec& spec, const std::stri
 
 ValueId add_decoder_feed_forward(ModelBuilder& b, const CausalDecoderSpec& spec, ValueId x) {
   if (spec.activation) {
-    return add_feed_forward(b, x, spec.features, spec.feed_forward, *spec.activation, 0.0,
-                            spec.feed_forward_bias);
+    return add_feed_forward(b, x,
+                            {.features = spec.features,
+                             .hidden = spec.feed_forward,
+                             .function = *spec.activation,
+                             .bias = spec.feed_forward_bias});
   }
   const LinearOp wide{spec.features, spec.feed_forward, spec.feed_forward_bias,
                       LinearParallel::kColumn};

@@ -13,13 +13,14 @@ using namespace parplan;
 namespace {
 
 ValueId attention_block(ModelBuilder& b, const std::string& name, ValueId x, ValueId memory,
-                        std::int64_t h, int heads, bool causal) {
+                        std::int64_t h, bool causal) {
+  constexpr int kHeads = 2;
   const LinearOp column{h, h, true, LinearParallel::kColumn};
   const ValueId q = b.linear(name + ".query", x, column);
   const ValueId k = b.linear(name + ".key", memory, column);
   const ValueId v = b.linear(name + ".value", memory, column);
   const ValueId a =
-      b.attention(name + ".attention", q, k, v, {heads, heads, h / heads, causal, 0.1});
+      b.attention(name + ".attention", q, k, v, {kHeads, kHeads, h / kHeads, causal, 0.1});
   return b.linear(name + ".output", a, {h, h, true, LinearParallel::kRow});
 }
 
@@ -33,7 +34,7 @@ Model tied_decoder(int layers, std::int64_t h = 8, std::int64_t vocabulary = 11)
   for (int i = 0; i < layers; ++i) {
     b.begin_layer("layers." + std::to_string(i));
     ValueId y = b.layer_norm("norm1", x);
-    y = attention_block(b, "attention", y, y, h, 2, true);
+    y = attention_block(b, "attention", y, y, h, true);
     x = b.residual("residual1", x, y, 0.1);
     y = b.layer_norm("norm2", x);
     y = b.linear("up", y, {h, 4 * h, true, LinearParallel::kColumn});
@@ -61,7 +62,7 @@ Model encoder_decoder() {
   ValueId x = b.embedding("embedding", tokens, 11, 8);
   for (int i = 0; i < 2; ++i) {
     b.begin_layer("layers." + std::to_string(i));
-    const ValueId y = attention_block(b, "cross_attention", x, memory, 8, 2, false);
+    const ValueId y = attention_block(b, "cross_attention", x, memory, 8, false);
     x = b.layer_norm("norm", b.residual("residual", x, y));
   }
   b.begin_layer("head");
