@@ -1,6 +1,7 @@
 #include "sim/core_sharing.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <set>
 #include <utility>
@@ -28,6 +29,13 @@ std::set<Occupancy> crowded_nodes(const Layout& layout, int ranks_per_node, int 
   return crowded;
 }
 
+/// Of the time of a position, during which one `distance` away works too.
+double share_beside(const Layout& layout, int distance) {
+  if (distance == 0) return 1.0;
+  if (layout.pp == 1) return 0.0;
+  return std::max(0.0, 1.0 - static_cast<double>(distance) / layout.microbatches);
+}
+
 }  // namespace
 
 int ranks_with_cores(const Cluster& cluster) {
@@ -35,9 +43,14 @@ int ranks_with_cores(const Cluster& cluster) {
   return std::max(1, cluster.cores_per_node / std::max(1, cluster.device.cores));
 }
 
-int busy_ranks_of(const Layout& layout, const Cluster& cluster) {
-  const int at_once = layout.dp * layout.tp * layout.pp;
-  return std::max(1, std::min({at_once, cluster.devices_per_node, ranks_with_cores(cluster)}));
+double busy_ranks_of(const Layout& layout, const Cluster& cluster, int position) {
+  const int per_node = std::max(1, cluster.devices_per_node);
+  const int first = rank_of({position, 0, 0}, layout) / per_node * per_node;
+  double busy = 0.0;
+  for (int rank = first; rank < std::min(layout.ranks(), first + per_node); ++rank) {
+    busy += share_beside(layout, std::abs(coordinates_of(rank, layout).position - position));
+  }
+  return std::clamp(busy, 1.0, static_cast<double>(ranks_with_cores(cluster)));
 }
 
 double sharing_factor(int ranks, const Cluster& cluster) {

@@ -12,10 +12,12 @@ namespace parplan::sim {
 /// cluster does not count cores (GPUs).
 int ranks_with_cores(const Cluster& cluster);
 
-/// Ranks of a node that compute at the same time, each on cores of its own: at most as many as the
-/// node has cores for. All of them, but under model parallelism, where the devices take turns, one
-/// replica's worth per device that works.
-int busy_ranks_of(const Layout& layout, const Cluster& cluster);
+/// How many ranks of its node compute on average while a rank of `position` does, that one
+/// included, each on cores of its own: at most as many as the node has cores for. Ranks of one
+/// position work at the same time; devices of model parallelism take turns; of m microbatches, a
+/// stage d away works on other ones during (m - d) / m of a stage's time (equal stages, free
+/// transfers).
+double busy_ranks_of(const Layout& layout, const Cluster& cluster, int position);
 
 /// Who shares the cores of a node when it holds more ranks than cores.
 ///

@@ -87,7 +87,9 @@ double cache_pressure(Bytes working_set) {
 CostModel::Work CostModel::work_of(OpCode code, const OpShape& s, DType dtype, bool causal,
                                    Bytes working_set) {
   if (is_attention(code)) {
-    return {{log_of(s.batch * s.heads), log_of(s.queries), log_of(s.keys), log_of(s.head_dim)},
+    // The heads of a row lie side by side: more of them, longer strides.
+    return {{log_of(s.batch * s.heads), log_of(s.queries), log_of(s.keys), log_of(s.head_dim),
+             0.25 * log_of(s.heads)},
             flop_of(code, s, causal).value};
   }
   if (is_product(code)) {
@@ -120,44 +122,70 @@ OperationCost CostModel::roofline(OpCode code, const OpShape& shape, DType dtype
   return {std::max(compute, memory), CostSource::kRoofline};
 }
 
-/// The table measured under the conditions nearest to the wanted ones: the exact variant before
-/// simpler ones, and of each the exact concurrency before lower and then higher ones.
-const SampleTable* CostModel::table_for(OpCode code, DType dtype, OpVariant variant,
-                                        int busy_ranks) const {
+/// Of the variants that were measured the most alike: the exact one before simpler ones. Of its
+/// tables those next to the wanted concurrency.
+CostModel::Tables CostModel::tables_for(OpCode code, DType dtype, OpVariant variant,
+                                        double busy_ranks) const {
   OpVariant writes = variant;
   writes.accumulate = false;
   OpVariant plain = writes;
   plain.dropout = false;
   for (const OpVariant& v : {variant, writes, plain}) {
     const auto end = operations_.lower_bound({code, dtype, v, std::numeric_limits<int>::max()});
-    auto at = operations_.lower_bound({code, dtype, v, 0});
-    const SampleTable* best = nullptr;
-    for (; at != end; ++at) {
-      if (best == nullptr || std::get<int>(at->first) <= busy_ranks) best = &at->second;
+    Tables tables;
+    int fewer = 0;
+    for (auto at = operations_.lower_bound({code, dtype, v, 0}); at != end; ++at) {
+      const int busy = std::get<int>(at->first);
+      if (tables.fewer == nullptr || busy <= busy_ranks) {
+        tables.fewer = &at->second;
+        fewer = busy;
+      } else {
+        tables.more = &at->second;
+        tables.share_of_more = std::clamp((busy_ranks - fewer) / (busy - fewer), 0.0, 1.0);
+        break;
+      }
     }
-    if (best != nullptr) return best;
+    if (tables.fewer != nullptr) return tables;
   }
-  return nullptr;
+  return {};
 }
 
 OperationCost CostModel::price(OpCode code, const OpShape& shape, OpVariant variant, DType dtype,
                                Conditions conditions) const {
-  const SampleTable* table = table_for(code, dtype, variant, conditions.busy_ranks);
-  if (table == nullptr) return roofline(code, shape, dtype, variant.causal);
+  const Tables tables = tables_for(code, dtype, variant, conditions.busy_ranks);
+  if (tables.fewer == nullptr) return roofline(code, shape, dtype, variant.causal);
   const Work work = work_of(code, shape, dtype, variant.causal, conditions.working_set);
-  const auto estimate = *table->at(work.x);
-  const double time = std::exp(estimate.log_y) * work.units;
-  if (estimate.exact) return {Seconds{time}, CostSource::kMeasured};
-  return {Seconds{time * factor(std::string(name_of(code)))}, CostSource::kInterpolated};
+  OperationCost cost{Seconds{}, CostSource::kMeasured};
+  const auto add = [&](const SampleTable* table, double share) {
+    if (table == nullptr || share <= 0.0) return;
+    const auto estimate = *table->at(work.x);
+    double time = std::exp(estimate.log_y) * work.units;
+    if (!estimate.exact) {
+      time *= factor(std::string(name_of(code)));
+      cost.source = CostSource::kInterpolated;
+    }
+    cost.time += Seconds{share * time};
+  };
+  add(tables.fewer, 1.0 - tables.share_of_more);
+  add(tables.more, tables.share_of_more);
+  return cost;
 }
 
 Seconds CostModel::price_as_unmeasured(OpCode code, const OpShape& shape, OpVariant variant,
                                        DType dtype, Conditions conditions) const {
-  const SampleTable* table = table_for(code, dtype, variant, conditions.busy_ranks);
+  const Tables tables = tables_for(code, dtype, variant, conditions.busy_ranks);
   const Work work = work_of(code, shape, dtype, variant.causal, conditions.working_set);
-  const auto estimate = table != nullptr ? table->at_without(work.x) : std::nullopt;
-  if (!estimate) return roofline(code, shape, dtype, variant.causal).time;
-  return Seconds{std::exp(estimate->log_y) * work.units};
+  Seconds time;
+  const auto add = [&](const SampleTable* table, double share) {
+    if (share <= 0.0) return true;
+    const auto estimate = table != nullptr ? table->at_without(work.x) : std::nullopt;
+    if (estimate) time += Seconds{share * std::exp(estimate->log_y) * work.units};
+    return estimate.has_value();
+  };
+  if (add(tables.fewer, 1.0 - tables.share_of_more) && add(tables.more, tables.share_of_more)) {
+    return time;
+  }
+  return roofline(code, shape, dtype, variant.causal).time;
 }
 
 OpVariant variant_in_microbatch(const Operation& operation, const OpBody& body, int microbatch) {

@@ -28,8 +28,8 @@ struct OperationCost {
 
 /// What runs beside and between an operation.
 struct Conditions {
-  int busy_ranks = 1;  ///< ranks of a node that compute at the same time
-  Bytes working_set;   ///< flat buffers and arena of the rank
+  double busy_ranks = 1;  ///< ranks of a node that compute at the same time, on average
+  Bytes working_set;      ///< flat buffers and arena of the rank
 };
 
 /// A transfer or collective between ranks that arrive together and have cores of their own.
@@ -47,6 +47,7 @@ enum class Waits : std::uint8_t { kAtOnce, kLater };
 /// Operations: measured samples of the same code, dtype and variant, interpolated by `SampleTable`
 /// over log sizes in seconds per flop (matrix products, attention) or per byte (all else); without
 /// samples the roofline max(flop / peak, bytes / bandwidth) (Williams et al., CACM 52(4), 2009).
+/// Between two numbers of busy ranks that were measured the time is a weighted mean.
 /// Transfers: samples of the benchmark of the same kind, interpolated over log bytes per group
 /// size; without them latency x steps + bytes / bandwidth with the steps and bytes of
 /// `sim/core/collective_algorithm.hpp`. Samples from training steps (`in_situ`) give a correction
@@ -84,9 +85,15 @@ class CostModel {
     SampleTable::Coordinates x{};
     double units = 1.0;  ///< flop or bytes
   };
+  /// Measured with as many busy ranks or fewer, and with more; how much the latter counts.
+  struct Tables {
+    const SampleTable* fewer = nullptr;
+    const SampleTable* more = nullptr;
+    double share_of_more = 0.0;
+  };
   static Work work_of(OpCode code, const OpShape& shape, DType dtype, bool causal,
                       Bytes working_set);
-  const SampleTable* table_for(OpCode code, DType dtype, OpVariant variant, int busy_ranks) const;
+  Tables tables_for(OpCode code, DType dtype, OpVariant variant, double busy_ranks) const;
   OperationCost roofline(OpCode code, const OpShape& shape, DType dtype, bool causal) const;
   double factor(const std::string& key) const;
   TransferCost without_samples(CollectiveKind kind, int ranks, Bytes size, Span span) const;

@@ -62,7 +62,12 @@ std::optional<SampleTable::Estimate> SampleTable::estimate(const Coordinates& x,
   std::partial_sort(nearest.begin(), nearest.begin() + static_cast<std::ptrdiff_t>(count),
                     nearest.end());
   const double closest = nearest.front().first;
-  if (closest < kExact) return Estimate{nearest.front().second->log_y, true, 0.0};
+  if (closest < kExact) {
+    double sum = 0.0;
+    std::size_t hits = 0;
+    for (; hits < count && nearest[hits].first < kExact; ++hits) sum += nearest[hits].second->log_y;
+    return Estimate{sum / static_cast<double>(hits), true, 0.0};
+  }
   Matrix m{};
   double weights = 0.0;
   for (std::size_t i = 0; i < count; ++i) {

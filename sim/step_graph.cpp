@@ -37,10 +37,10 @@ class StepGraphBuilder {
       : model_(model),
         program_(program),
         costs_(costs),
-        busy_ranks_(busy_ranks_of(program.layout, costs.cluster())),
         cores_(share_cores(program.layout, costs.cluster())) {
     for (const RankClass& c : program.classes) {
-      conditions_.push_back({busy_ranks_, replay_memory(c, program.precision).working_set()});
+      conditions_.push_back({busy_ranks_of(program.layout, costs.cluster(), c.position),
+                             replay_memory(c, program.precision).working_set()});
     }
   }
 
@@ -395,7 +395,6 @@ class StepGraphBuilder {
   const Model& model_;
   const Program& program_;
   const CostModel& costs_;
-  int busy_ranks_;
   CoreSharing cores_;
   std::vector<Conditions> conditions_;  ///< per class
   TaskGraphBuilder builder_;

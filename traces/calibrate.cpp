@@ -31,10 +31,11 @@ class Evidence {
   void add(const TraceFile& whole) {
     const TraceFile file = typical_part(whole);
     const Program program = lower(file.plan);
-    const int busy = sim::busy_ranks_of(program.layout, machine_);
-    std::map<std::pair<int, std::uint64_t>, std::vector<ShapeKey>> shapes;
+    Shapes shapes;
     for (const RankClass& c : program.classes) {
-      index(file.plan, program, c, {busy, replay_memory(c, program.precision).working_set()},
+      index(file.plan, program, c,
+            {sim::busy_ranks_of(program.layout, machine_, c.position),
+             replay_memory(c, program.precision).working_set()},
             shapes);
     }
     const CoreShare core(file, program, costs_);
@@ -46,8 +47,9 @@ class Evidence {
       if (found == shapes.end()) continue;
       const std::size_t occurrence = seen[{e.rank, e.step, e.key.packed}]++;
       if (occurrence >= found->second.size()) continue;
-      durations_[found->second[occurrence]].push_back(to_seconds(e.end - e.start).value *
-                                                      (1.0 - core.taken(e.rank, e.start, e.end)));
+      const auto& [key, scale] = found->second[occurrence];
+      durations_[key].push_back(to_seconds(e.end - e.start).value * scale *
+                                (1.0 - core.taken(e.rank, e.start, e.end)));
       ++events_;
     }
     transfers_.add(file, program);
@@ -134,8 +136,8 @@ class Evidence {
       const auto& [code, dtype, shape, variant, busy, working_set] = key;
       if (is_tensor_collective(code)) continue;
       const double mean = mean_of(durations);
-      const Seconds unmeasured =
-          costs.price_as_unmeasured(code, shape, variant, dtype, {busy, working_set});
+      const Seconds unmeasured = costs.price_as_unmeasured(
+          code, shape, variant, dtype, {static_cast<double>(busy), working_set});
       if (mean > 0.0 && unmeasured.value > 0.0) ratios[code].push_back(mean / unmeasured.value);
     }
     for (const auto& [code, values] : ratios) {
@@ -147,16 +149,37 @@ class Evidence {
     }
   }
 
-  static void index(const Plan& plan, const Program& program, const RankClass& c,
-                    const sim::Conditions& conditions,
-                    std::map<std::pair<int, std::uint64_t>, std::vector<ShapeKey>>& shapes) {
+  /// What an operation's duration stands for, and by what it is multiplied first.
+  struct Measures {
+    ShapeKey key;
+    double scale = 1.0;
+  };
+  /// By position and event.
+  using Shapes = std::map<std::pair<int, std::uint64_t>, std::vector<Measures>>;
+
+  /// Samples are for whole numbers of busy ranks: what was measured with 1.75 of them tells by how
+  /// much the price for 2 is wrong.
+  Measures measures(OpCode code, DType dtype, const OpShape& shape, OpVariant variant,
+                    const sim::Conditions& conditions) const {
+    const int busy = static_cast<int>(std::lround(conditions.busy_ranks));
+    const auto price = [&](double ranks) {
+      return costs_.price(code, shape, variant, dtype, {ranks, conditions.working_set}).time;
+    };
+    const Seconds as_run = price(conditions.busy_ranks);
+    // Only the optimizer's cost depends on the working set, see CostModel.
+    const Bytes working_set = code == OpCode::kAdam ? conditions.working_set : Bytes{};
+    return {{code, dtype, shape, variant, busy, working_set},
+            as_run.value > 0.0 ? price(busy) / as_run : 1.0};
+  }
+
+  void index(const Plan& plan, const Program& program, const RankClass& c,
+             const sim::Conditions& conditions, Shapes& shapes) const {
     for (std::size_t i = 0; i < c.instructions.size(); ++i) {
       const Instruction& instruction = c.instructions[i];
       if (instruction.kind == InstructionKind::kOptimizer) {
         const OpShape shape{.rows = 1, .columns = instruction.flat_end - instruction.flat_begin};
-        shapes[{c.position, instruction.key.packed}].emplace_back(
-            OpCode::kAdam, program.precision, shape, OpVariant{}, conditions.busy_ranks,
-            conditions.working_set);
+        shapes[{c.position, instruction.key.packed}].push_back(
+            measures(OpCode::kAdam, program.precision, shape, {}, conditions));
       }
       if (instruction.kind != InstructionKind::kRun) continue;
       for (std::int32_t o = instruction.op_begin; o < instruction.op_end; ++o) {
@@ -164,10 +187,8 @@ class Evidence {
         const Key key = sim::key_of(c, static_cast<std::int32_t>(i), o, plan.model);
         const OpVariant variant = sim::variant_in_microbatch(
             operation, plan.model.op(operation.op).body, instruction.microbatch);
-        // Only the optimizer's cost depends on the working set, see CostModel.
-        shapes[{c.position, key.packed}].emplace_back(operation.code, program.precision,
-                                                      operation.shape, variant,
-                                                      conditions.busy_ranks, Bytes{});
+        shapes[{c.position, key.packed}].push_back(
+            measures(operation.code, program.precision, operation.shape, variant, conditions));
       }
     }
   }

@@ -1,6 +1,7 @@
 #include "traces/transfer_evidence.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "sim/core/op_code.hpp"
@@ -15,6 +16,8 @@ namespace {
 
 /// Fewer events of one size than this may be an accident.
 constexpr std::size_t kLeastEvents = 3;
+/// A receiver that has not computed for so long was waiting and saw the end at once.
+constexpr Seconds kAttention{2e-6};
 constexpr const char* kOverlappedKey = "overlapped/all_reduce";
 
 /// A collective as its ranks' events show it.
@@ -33,6 +36,19 @@ struct Meeting {
     ++ranks;
   }
 };
+
+bool computes(const TraceEvent& e) {
+  return e.stream == Stream::kCompute && e.key.phase() != Phase::kStep && !spans_operations(e) &&
+         !is_tensor_collective(e);
+}
+
+/// Time from the end of the last computation to `moment`, 0 during one; `computing` is joined.
+Seconds since_computation(const Intervals& computing, Picoseconds moment) {
+  const auto after = std::partition_point(computing.begin(), computing.end(),
+                                          [moment](const Interval& i) { return i.begin < moment; });
+  if (after == computing.begin()) return Seconds{std::numeric_limits<double>::infinity()};
+  return std::max(Seconds{}, to_seconds(moment - std::prev(after)->end));
+}
 
 bool reduces_gradients(const TraceEvent& e) {
   return e.stream != Stream::kCompute && e.key.phase() == Phase::kReduceGradients;
@@ -114,9 +130,7 @@ void TransferEvidence::add_gradients_beside_backward(const TraceFile& file, cons
     const MeshCoordinates where = coordinates_of(e.rank, layout);
     const Group group{where.position, where.tensor, e.step};
     if (reduces_gradients(e) && e.bytes.value > 0) groups[group][e.key.packed].join(e);
-    const bool computes = e.stream == Stream::kCompute && e.key.phase() != Phase::kStep &&
-                          !spans_operations(e) && !is_tensor_collective(e);
-    if (computes) computing[group].push_back({e.start, e.end});
+    if (computes(e)) computing[group].push_back({e.start, e.end});
   }
   for (const auto& [group, meetings] : groups) {
     Overlapped step;
@@ -150,7 +164,9 @@ void TransferEvidence::add_point_to_point(const TraceFile& file, const Layout& l
   };
   using Name = std::tuple<bool, std::int32_t, std::uint32_t, std::uint32_t, int, int>;
   std::map<Name, Message> messages;
+  std::map<std::int32_t, Intervals> computing;  // by rank
   for (const TraceEvent& e : file.trace.events) {
+    if (computes(e)) computing[e.rank].push_back({e.start, e.end});
     const Phase phase = e.key.phase();
     const bool receives = phase == Phase::kReceiveActivation || phase == Phase::kReceiveGradient;
     const bool sends = phase == Phase::kSendActivation || phase == Phase::kSendGradient;
@@ -162,26 +178,44 @@ void TransferEvidence::add_point_to_point(const TraceFile& file, const Layout& l
     (sends ? message.send : message.receive) = &e;
     ++message.events;
   }
+  for (auto& [rank, intervals] : computing) intervals = joined(std::move(intervals));
   for (const auto& [name, m] : messages) {
     // A value that several positions need has more events, and who met whom is not known.
     if (m.events != 2 || m.send == nullptr || m.receive == nullptr) continue;
-    note({CollectiveKind::kSendReceive, 2, m.receive->bytes},
-         to_seconds(m.receive->end - std::max(m.send->start, m.receive->start)).value, 2);
+    const Size size{CollectiveKind::kSendReceive, 2, m.receive->bytes};
+    const Seconds taken = to_seconds(m.receive->end - std::max(m.send->start, m.receive->start));
+    const Seconds idle = since_computation(computing[m.receive->rank], m.receive->end);
+    if (idle > kAttention) {
+      note(size, taken.value, 2);
+    } else if (taken.value > 0.0) {
+      noticed_late_[size].push_back(taken.value);
+    }
   }
 }
 
 void TransferEvidence::refit(Cluster& result, CalibrationSummary& summary) const {
-  for (const auto& [size, durations] : durations_) {
-    if (durations.size() < kLeastEvents) continue;
+  std::map<Size, Seconds> typical;
+  for (const auto& [size, taken] : noticed_late_) {
+    if (taken.size() >= kLeastEvents) typical[size] = Seconds{quantile(taken, 0.25)};
+  }
+  for (const auto& [size, taken] : durations_) {
+    if (taken.size() < kLeastEvents) continue;
+    const bool one_by_one = std::get<CollectiveKind>(size) == CollectiveKind::kSendReceive;
+    typical[size] = Seconds{one_by_one ? quantile(taken, 0.5) : mean_of(taken)};
+  }
+  for (const auto& [size, time] : typical) {
     const auto& [kind, ranks, bytes] = size;
     TransferSample sample;
     sample.kind = kind;
     sample.ranks = ranks;
     sample.bytes = bytes;
     sample.in_situ = true;
-    sample.median = Seconds{kind == CollectiveKind::kSendReceive ? quantile(durations, 0.25)
-                                                                 : mean_of(durations)};
-    sample.relative_spread = relative_spread(durations, sample.median.value);
+    sample.median = time;
+    const auto exact = durations_.find(size);
+    sample.relative_spread = relative_spread(
+        exact != durations_.end() && exact->second.size() >= kLeastEvents ? exact->second
+                                                                          : noticed_late_.at(size),
+        time.value);
     const auto same = std::find_if(
         result.transfers.begin(), result.transfers.end(), [&sample](const TransferSample& t) {
           return t.in_situ &&

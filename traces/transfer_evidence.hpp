@@ -18,8 +18,10 @@ namespace parplan::traces {
 ///   reduced beside backward): from the arrival of the last rank to the end on the last rank, the
 ///   mean. They become `in_situ` samples. Buckets that are reduced together
 ///   count as so many of their mean size.
-/// - Transfers between positions: from the time both sides have come to it to completion, lower
-///   quartile, since a receiver that computes meanwhile only looks now and then. Also `in_situ`.
+/// - Transfers between positions: from the time both sides have come to it to completion, the
+/// median
+///   over those whose receiver was waiting. One that computes only looks now and then: where there
+///   are no others, the lower quartile. Also `in_situ`.
 /// - Gradients reduced beside backward: each from the arrival of the last rank to the end on the
 ///   last one. Buckets queue behind each other and go on only when computing ranks look, so that
 ///   single ones say little. All of a step together need no longer than the time in which some of
@@ -58,6 +60,7 @@ class TransferEvidence {
 
   const Cluster& machine_;
   std::map<Size, std::vector<double>> durations_;
+  std::map<Size, std::vector<double>> noticed_late_;  ///< upper bounds of transfer times
   std::vector<Overlapped> overlapped_;
   std::int64_t events_ = 0;
 };

@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::size_t kRotation = 4;  // buffer sets, so that repetitions do not find their data hot
 
+constexpr int kPause = 10;  // rounds of CoreWork before a repetition, about 200 us
+
 constexpr int kMostBesideWork = 25;  // repetitions beside computation; the median settles early
 
 double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
@@ -70,7 +72,10 @@ class Bench {
 
   Bytes bytes() const { return Bytes{static_cast<std::int64_t>(count_ * sizeof(float))}; }
 
-  Timing once() {
+  /// After a pause, as there is one between the transfers of a step: what refills while nothing
+  /// moves (token buckets of virtual and of shaped links, windows) is full then.
+  Timing once(CoreWork& work) {
+    for (int i = 0; i < kPause; ++i) work.once();
     Pending barrier = group_.barrier();
     barrier.wait();
     Pending pending = start();
@@ -172,8 +177,9 @@ std::vector<double> slowest(Communicator& group, const std::vector<double>& own)
   return result;
 }
 
-int agreed_repetitions(Communicator& group, Bench& bench, const CommBenchOptions& options) {
-  const double once = std::max(bench.once().wall_s, bench.once().wall_s);
+int agreed_repetitions(Communicator& group, Bench& bench, CoreWork& work, double work_s,
+                       const CommBenchOptions& options) {
+  const double once = std::max(bench.once(work).wall_s, bench.once(work).wall_s) + kPause * work_s;
   std::vector<std::int32_t> count{static_cast<std::int32_t>(
       std::clamp(options.time_per_point.value / std::max(once, 1e-7), 1.0, 2000.0))};
   count[0] = std::max(count[0], options.least_repetitions);
@@ -186,11 +192,13 @@ TransferSample measure(Communicator& group, CollectiveKind kind, std::int64_t si
                        const CommBenchOptions& options) {
   Bench bench(group, kind, size);
   bench.check();
-  const int repetitions = agreed_repetitions(group, bench, options);
+  CoreWork work;
+  const double work_s = work.undisturbed_s();
+  const int repetitions = agreed_repetitions(group, bench, work, work_s, options);
   std::vector<double> walls;
   std::vector<double> cpus;
   for (int i = 0; i < repetitions; ++i) {
-    const Timing t = bench.once();
+    const Timing t = bench.once(work);
     walls.push_back(t.wall_s);
     cpus.push_back(t.cpu_s);
   }
@@ -198,8 +206,6 @@ TransferSample measure(Communicator& group, CollectiveKind kind, std::int64_t si
   const bool beside_computation =
       kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kSendReceive;
   if (options.own_cores && beside_computation) {
-    CoreWork work;
-    const double work_s = work.undisturbed_s();
     cpus.clear();
     for (int i = 0; i < std::min(repetitions, kMostBesideWork); ++i) {
       cpus.push_back(bench.taken_from(work, work_s));

@@ -74,3 +74,22 @@ TEST_CASE("ranks that use several cores fill a node sooner", "[sim]") {
   c.cores_per_node = 2;  // fewer than one rank may use
   CHECK(ranks_with_cores(c) == 1);
 }
+
+TEST_CASE("stages work beside each other for part of their time, devices in turn", "[sim]") {
+  const auto busy = [](const char* layout, int position, const Cluster& cluster) {
+    return busy_ranks_of(parse_layout(layout), cluster, position);
+  };
+  const Cluster four = cluster_of(4, 4);
+  CHECK(busy("dp=4", 0, four) == 4.0);
+  CHECK(busy("mp=4", 2, four) == 1.0);
+  CHECK(busy("dp=2,mp=2", 1, four) == 2.0);
+  // Two stages and m microbatches: of a stage's m turns, the other one works during m - 1.
+  CHECK(busy("pp=2,microbatches=1", 0, four) == 1.0);
+  CHECK(busy("pp=2,microbatches=4", 1, four) == 1.75);
+  CHECK(busy("dp=2,pp=2,microbatches=4", 0, four) == 3.5);
+  // Distances 1, 1 and 2 from the second of four stages.
+  CHECK(busy("pp=4,microbatches=4", 1, four) == 1.0 + 0.75 + 0.75 + 0.5);
+  // Two devices to a node: the replicas of a stage are by themselves. Two cores: no more than two.
+  CHECK(busy("dp=2,pp=2,microbatches=4", 1, cluster_of(2, 2)) == 2.0);
+  CHECK(busy("dp=2,pp=2,microbatches=4", 1, cluster_of(4, 2)) == 2.0);
+}

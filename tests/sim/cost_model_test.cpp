@@ -67,13 +67,15 @@ TEST_CASE("a measured shape takes what was measured, beside its own number of bu
   }
   c.calibration = {{"linear_forward", 3.0, 0.0, 5}};
   const CostModel costs(c);
-  const auto price = [&](const OpShape& s, int busy) {
+  const auto price = [&](const OpShape& s, double busy) {
     return costs.price(OpCode::kLinearForward, s, {}, DType::kFloat32, {busy, Bytes{}});
   };
   CHECK(price(shape, 1).source == CostSource::kMeasured);
   CHECK(price(shape, 1).time.value == Approx(1e-3));
   CHECK(price(shape, 2).time.value == Approx(2e-3));
   CHECK(price(shape, 8).time.value == Approx(2e-3));  // the nearest that was measured
+  CHECK(price(shape, 1.75).source == CostSource::kMeasured);
+  CHECK(price(shape, 1.75).time.value == Approx(0.25 * 1e-3 + 0.75 * 2e-3));
   // Another shape has the same time per flop, times the factor.
   const OpShape twice{.rows = 200, .columns = 200, .inner = 300};
   CHECK(price(twice, 1).source == CostSource::kInterpolated);
@@ -153,4 +155,34 @@ TEST_CASE("a collective measured by ranks that shared cores is freed of their tu
   c.core_sharing_slowdown = 1.25;
   CHECK(cost().wall.value == Approx(0.55e-3));
   CHECK(cost().cpu.value == Approx(0.3e-3));
+}
+
+TEST_CASE("of several measurements at one point the geometric mean counts", "[sim]") {
+  SampleTable table;
+  table.add({1.0, 2.0}, 3.0);
+  table.add({1.0, 2.0}, 5.0);
+  table.add({1.0, 3.0}, 50.0);
+  const auto estimate = table.at({1.0, 2.0});
+  REQUIRE(estimate.has_value());
+  CHECK(estimate->exact);
+  CHECK(estimate->log_y == Approx(4.0));
+}
+
+TEST_CASE("as many heads in larger batches are another attention", "[sim]") {
+  Cluster c = machine();
+  for (const std::int64_t heads : {4, 16}) {
+    OperationSample s;
+    s.code = OpCode::kAttentionForward;
+    s.dtype = DType::kFloat32;
+    s.shape.batch = 64 / heads;
+    s.shape.heads = heads;
+    s.shape.queries = s.shape.keys = 128;
+    s.shape.head_dim = 64;
+    s.median = Seconds{1e-3 * static_cast<double>(heads)};
+    c.operations.push_back(s);
+  }
+  const CostModel costs(c);
+  for (const OperationSample& s : c.operations) {
+    CHECK(costs.price(s.code, s.shape, {}, s.dtype, {}).time.value == Approx(s.median.value));
+  }
 }

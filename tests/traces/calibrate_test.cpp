@@ -201,11 +201,43 @@ TEST_CASE("operations are fitted less what transfers beside them took", "[traces
   for (const OperationSample& s : refitted.operations) {
     INFO(name_of(s.code));
     const Seconds alone =
-        before.price(s.code, s.shape, s.variant, s.dtype, {s.busy_ranks, {}}).time;
+        before.price(s.code, s.shape, s.variant, s.dtype, {static_cast<double>(s.busy_ranks), {}})
+            .time;
     // An operation's event contains the overhead of starting it.
     const Seconds overhead = s.code == OpCode::kAdam ? Seconds{} : Seconds{2e-6};
     CHECK(s.median.value == Approx((alone + overhead).value).epsilon(0.01));
   }
+}
+
+TEST_CASE("a transfer whose end the receiver noticed late does not look slow", "[traces]") {
+  const Plan plan = test::tiny_plan("pp=2,schedule=1f1b,microbatches=8");
+  const traces::TraceFile measured = test::measured_on(plan, test::round_machine(), 3);
+  traces::TraceFile late = measured;
+  int moved = 0;
+  for (TraceEvent& e : late.trace.events) {
+    const Phase phase = e.key.phase();
+    if (phase != Phase::kReceiveActivation && phase != Phase::kReceiveGradient) continue;
+    // The receiver was computing and looks after that operation only.
+    for (const TraceEvent& work : measured.trace.events) {
+      const bool covers = work.rank == e.rank && work.step == e.step &&
+                          work.stream == Stream::kCompute && work.key.phase() != Phase::kStep &&
+                          !traces::spans_operations(work) && work.start < e.end && e.end < work.end;
+      if (!covers) continue;
+      e.end = work.end;
+      ++moved;
+    }
+  }
+  REQUIRE(moved >= 3);
+  const auto median = [](const Cluster& c) {
+    for (const TransferSample& t : c.transfers) {
+      if (t.kind == CollectiveKind::kSendReceive && t.in_situ) return t.median.value;
+    }
+    return 0.0;
+  };
+  const double expected = median(traces::calibrate(wrong_machine(), {{"m.json", measured}}));
+  CHECK(expected > 0.0);
+  CHECK(median(traces::calibrate(wrong_machine(), {{"m.json", late}})) ==
+        Approx(expected).epsilon(0.01));
 }
 
 TEST_CASE("a predicted trace calibrates nothing", "[traces]") {
