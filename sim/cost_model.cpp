@@ -124,7 +124,7 @@ OperationCost CostModel::roofline(OpCode code, const OpShape& shape, DType dtype
 
 /// Of the variants that were measured the most alike: the exact one before simpler ones. Of its
 /// tables those next to the wanted concurrency.
-CostModel::Tables CostModel::tables_for(OpCode code, DType dtype, OpVariant variant,
+CostModel::Shares CostModel::tables_for(OpCode code, DType dtype, OpVariant variant,
                                         double busy_ranks) const {
   OpVariant writes = variant;
   writes.accumulate = false;
@@ -132,60 +132,56 @@ CostModel::Tables CostModel::tables_for(OpCode code, DType dtype, OpVariant vari
   plain.dropout = false;
   for (const OpVariant& v : {variant, writes, plain}) {
     const auto end = operations_.lower_bound({code, dtype, v, std::numeric_limits<int>::max()});
-    Tables tables;
+    Shares shares;
     int fewer = 0;
     for (auto at = operations_.lower_bound({code, dtype, v, 0}); at != end; ++at) {
       const int busy = std::get<int>(at->first);
-      if (tables.fewer == nullptr || busy <= busy_ranks) {
-        tables.fewer = &at->second;
+      if (shares[0].table == nullptr || busy <= busy_ranks) {
+        shares[0] = {&at->second, 1.0};
         fewer = busy;
       } else {
-        tables.more = &at->second;
-        tables.share_of_more = std::clamp((busy_ranks - fewer) / (busy - fewer), 0.0, 1.0);
+        const double more = std::clamp((busy_ranks - fewer) / (busy - fewer), 0.0, 1.0);
+        shares[0].weight -= more;
+        shares[1] = {&at->second, more};
         break;
       }
     }
-    if (tables.fewer != nullptr) return tables;
+    if (shares[0].table != nullptr) return shares;
   }
   return {};
 }
 
 OperationCost CostModel::price(OpCode code, const OpShape& shape, OpVariant variant, DType dtype,
                                Conditions conditions) const {
-  const Tables tables = tables_for(code, dtype, variant, conditions.busy_ranks);
-  if (tables.fewer == nullptr) return roofline(code, shape, dtype, variant.causal);
+  const Shares shares = tables_for(code, dtype, variant, conditions.busy_ranks);
+  if (shares[0].table == nullptr) return roofline(code, shape, dtype, variant.causal);
   const Work work = work_of(code, shape, dtype, variant.causal, conditions.working_set);
   OperationCost cost{Seconds{}, CostSource::kMeasured};
-  const auto add = [&](const SampleTable* table, double share) {
-    if (table == nullptr || share <= 0.0) return;
+  for (const auto& [table, weight] : shares) {
+    if (weight <= 0.0) continue;
     const auto estimate = *table->at(work.x);
     double time = std::exp(estimate.log_y) * work.units;
     if (!estimate.exact) {
       time *= factor(std::string(name_of(code)));
       cost.source = CostSource::kInterpolated;
     }
-    cost.time += Seconds{share * time};
-  };
-  add(tables.fewer, 1.0 - tables.share_of_more);
-  add(tables.more, tables.share_of_more);
+    cost.time += Seconds{weight * time};
+  }
   return cost;
 }
 
 Seconds CostModel::price_as_unmeasured(OpCode code, const OpShape& shape, OpVariant variant,
                                        DType dtype, Conditions conditions) const {
-  const Tables tables = tables_for(code, dtype, variant, conditions.busy_ranks);
+  const Shares shares = tables_for(code, dtype, variant, conditions.busy_ranks);
   const Work work = work_of(code, shape, dtype, variant.causal, conditions.working_set);
   Seconds time;
-  const auto add = [&](const SampleTable* table, double share) {
-    if (share <= 0.0) return true;
-    const auto estimate = table != nullptr ? table->at_without(work.x) : std::nullopt;
-    if (estimate) time += Seconds{share * std::exp(estimate->log_y) * work.units};
-    return estimate.has_value();
-  };
-  if (add(tables.fewer, 1.0 - tables.share_of_more) && add(tables.more, tables.share_of_more)) {
-    return time;
+  for (const auto& [table, weight] : shares) {
+    if (weight <= 0.0) continue;
+    const auto estimate = table->at_without(work.x);
+    if (!estimate) return roofline(code, shape, dtype, variant.causal).time;
+    time += Seconds{weight * std::exp(estimate->log_y) * work.units};
   }
-  return roofline(code, shape, dtype, variant.causal).time;
+  return shares[0].table != nullptr ? time : roofline(code, shape, dtype, variant.causal).time;
 }
 
 OpVariant variant_in_microbatch(const Operation& operation, const OpBody& body, int microbatch) {

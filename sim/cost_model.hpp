@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <limits>
 #include <map>
 #include <string>
@@ -85,15 +86,16 @@ class CostModel {
     SampleTable::Coordinates x{};
     double units = 1.0;  ///< flop or bytes
   };
-  /// Measured with as many busy ranks or fewer, and with more; how much the latter counts.
-  struct Tables {
-    const SampleTable* fewer = nullptr;
-    const SampleTable* more = nullptr;
-    double share_of_more = 0.0;
+  /// Measured with as many busy ranks or fewer, and with more; how much each counts. Without
+  /// samples neither does.
+  struct Share {
+    const SampleTable* table = nullptr;
+    double weight = 0.0;
   };
+  using Shares = std::array<Share, 2>;
   static Work work_of(OpCode code, const OpShape& shape, DType dtype, bool causal,
                       Bytes working_set);
-  Tables tables_for(OpCode code, DType dtype, OpVariant variant, double busy_ranks) const;
+  Shares tables_for(OpCode code, DType dtype, OpVariant variant, double busy_ranks) const;
   OperationCost roofline(OpCode code, const OpShape& shape, DType dtype, bool causal) const;
   double factor(const std::string& key) const;
   TransferCost without_samples(CollectiveKind kind, int ranks, Bytes size, Span span) const;

@@ -65,14 +65,13 @@ template <bool kThree>
 template <bool kThree>
 [[gnu::target("avx512f"), gnu::always_inline]] inline void apply_run(
     const MaxPlusRun& run, std::int64_t* state, const std::int64_t* durations) {
-  constexpr std::uint32_t kLanes = 8;
   const std::int64_t* const a = state + run.a;
   const std::int64_t* const b = state + run.b;
   const std::int64_t* const c = kThree ? state + run.c : nullptr;
   const std::int64_t* const duration = durations + run.duration;
   std::int64_t* const out = state + run.out;
   std::uint32_t k = 0;
-  for (; k + kLanes <= run.count; k += kLanes) {
+  for (; k + kVectorLanes <= run.count; k += kVectorLanes) {
     _mm512_storeu_si512(
         out + k, task_lanes<kThree>(0xFF, a + k, b + k, kThree ? c + k : nullptr, duration + k));
   }
@@ -137,21 +136,18 @@ MaxPlusBody::MaxPlusBody(std::vector<MaxPlusRun> runs, std::size_t state_size)
     }
     std::fill_n(is_written.begin() + run.out, run.count, true);
   }
-  auto& slots = carried_slots_;
   for (std::uint32_t slot = 0; slot < state_size; ++slot) {
     if (!is_live[slot]) continue;
     if (!is_written[slot]) {
       constants_.push_back(slot);
       continue;
     }
-    slots.push_back(slot);
-    if (carried_.empty() || carried_.back().end != slot) carried_.push_back({slot, slot});
-    carried_.back().end = slot + 1;
+    carried_.push_back(slot);
   }
-  const std::size_t samples = std::min(kSamples, slots.size());
+  const std::size_t samples = std::min(kSamples, carried_.size());
   std::uint64_t weight = 0x9E3779B97F4A7C15U, sum = 0;
   for (std::size_t i = 0; i < samples; ++i) {
-    samples_.push_back({slots[i * slots.size() / samples], weight});
+    samples_.push_back({carried_[i * carried_.size() / samples], weight});
     sum += weight;
     weight = weight * 0xD1342543DE82EF95U + 2;  // stays odd
   }
@@ -204,7 +200,7 @@ class MaxPlusBody::Repetition {
   /// What was seen before a jump holds no longer.
   void begin() {
     ++scratch_.epoch;
-    done_ = period_ = 0;
+    done_ = period_ = period_end_ = 0;
     landmarks_ = 0;
     next_landmark_ = landmark_distance_ = 1;
     last_hash_ = hash_of_state();
@@ -270,7 +266,7 @@ class MaxPlusBody::Repetition {
   /// By how much all carried values have grown since `from`, if all have alike. Begins where the
   /// last comparison failed: what lags behind does not move far in one repetition.
   std::optional<std::int64_t> uniform_growth(const std::int64_t* from) {
-    const auto& slots = body_.carried_slots_;
+    const auto& slots = body_.carried_;
     const std::int64_t growth = state_[slots[0]] - from[slots[0]];
     const auto differs = [&](std::size_t i) {
       suspect_ = i;
@@ -294,10 +290,8 @@ class MaxPlusBody::Repetition {
     std::size_t nearest = i;
     while (nearest + 1 < landmarks_ && times[nearest + 1] - times[i] <= beyond) ++nearest;
     const std::int64_t* const from = landmark(nearest);
-    for (const Range range : body_.carried_) {
-      for (std::uint32_t k = range.begin; k < range.end; ++k) {
-        state_[k] = from[k] + (periods + 1) * growth;
-      }
+    for (const std::uint32_t slot : body_.carried_) {
+      state_[slot] = from[slot] + (periods + 1) * growth;
     }
     left_ -= periods * period + times[nearest] - times[i];
     ++scratch_.jumps;
@@ -340,11 +334,7 @@ class MaxPlusBody::Repetition {
       next_try_ = scratch_.applications + wasted_;
       return false;
     }
-    for (const Range range : body_.carried_) {
-      for (std::uint32_t i = range.begin; i < range.end; ++i) {
-        state_[i] += periods * scratch_.slopes[i];
-      }
-    }
+    for (const std::uint32_t slot : body_.carried_) state_[slot] += periods * scratch_.slopes[slot];
     left_ -= periods * period_;
     ++scratch_.jumps;
     return true;
@@ -358,10 +348,7 @@ class MaxPlusBody::Repetition {
     auto& slopes = scratch_.period_slopes;
     values.assign(state_.begin(), state_.end());
     slopes.assign(state_.size(), 0);
-    for (const Range range : body_.carried_) {
-      std::copy(scratch_.slopes.begin() + range.begin, scratch_.slopes.begin() + range.end,
-                slopes.begin() + range.begin);
-    }
+    for (const std::uint32_t slot : body_.carried_) slopes[slot] = scratch_.slopes[slot];
     std::int64_t valid = std::numeric_limits<std::int64_t>::max();  // largest n that holds
     for (std::int64_t i = 0; i < period; ++i) {
       ++scratch_.applications;
@@ -378,10 +365,9 @@ class MaxPlusBody::Repetition {
         if (valid < kLeastPeriods - 1) return 0;
       }
     }
-    for (const Range range : body_.carried_) {
-      for (std::uint32_t i = range.begin; i < range.end; ++i) {
-        if (slopes[i] != scratch_.slopes[i] || values[i] != state_[i] + slopes[i]) return 0;
-      }
+    for (const std::uint32_t slot : body_.carried_) {
+      if (slopes[slot] != scratch_.slopes[slot]) return 0;
+      if (values[slot] != state_[slot] + slopes[slot]) return 0;
     }
     // If it holds up to n, the states 0 .. n + 1 periods ahead are known.
     return valid == std::numeric_limits<std::int64_t>::max() ? valid : valid + 1;

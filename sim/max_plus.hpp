@@ -20,11 +20,15 @@ struct MaxPlusRun {
   std::uint32_t count = 0;
 };
 
-/// Starts at multiples of a vector's length, as the evaluation likes it.
+/// 64-bit numbers in the longest vector that runs are done with. Ranges that begin at multiples of
+/// it are fastest.
+inline constexpr std::uint32_t kVectorLanes = 8;
+
+/// Memory that begins so.
 template <class T>
 struct VectorAligned {
   using value_type = T;
-  static constexpr std::align_val_t kAlignment{64};
+  static constexpr std::align_val_t kAlignment{kVectorLanes * sizeof(std::int64_t)};
 
   VectorAligned() = default;
   template <class U>
@@ -80,15 +84,11 @@ class MaxPlusBody {
   [[nodiscard]] std::span<const MaxPlusRun> runs() const { return runs_; }
 
  private:
-  struct Range {
-    std::uint32_t begin, end;
-  };
   class Repetition;
 
   std::vector<MaxPlusRun> runs_;
   std::size_t state_size_;
-  std::vector<Range> carried_;  // read first and then written: from one repetition to the next
-  std::vector<std::uint32_t> carried_slots_;
+  std::vector<std::uint32_t> carried_;    // read first and then written: go to the next repetition
   std::vector<std::uint32_t> constants_;  // read, but never written
   struct Sample {
     std::uint32_t slot;  // one of the carried

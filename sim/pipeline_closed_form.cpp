@@ -50,7 +50,7 @@ class LaneLayout {
     return static_cast<std::uint32_t>(region_number) * region() + lane(stage);
   }
 
-  static constexpr int kVector = 8;
+  static constexpr int kVector = kVectorLanes;
 
   int stride_, row_, clocks_;
   std::array<int, 2> depth_;

@@ -155,7 +155,7 @@ void TransferEvidence::add_gradients_beside_backward(const TraceFile& file, cons
 
 void TransferEvidence::add_point_to_point(const TraceFile& file, const Layout& layout) {
   const bool one_node =
-      sim::span_of_positions(layout, machine_, 0, layout.pp * layout.mp - 1) == sim::Span::kOneNode;
+      sim::span_of_positions(layout, machine_, 0, layout.positions() - 1) == sim::Span::kOneNode;
   if (!one_node) return;
   struct Message {
     const TraceEvent* send = nullptr;
@@ -194,28 +194,28 @@ void TransferEvidence::add_point_to_point(const TraceFile& file, const Layout& l
 }
 
 void TransferEvidence::refit(Cluster& result, CalibrationSummary& summary) const {
-  std::map<Size, Seconds> typical;
+  struct Fit {
+    const std::vector<double>* taken = nullptr;
+    double typical_s = 0.0;
+  };
+  std::map<Size, Fit> fits;
   for (const auto& [size, taken] : noticed_late_) {
-    if (taken.size() >= kLeastEvents) typical[size] = Seconds{quantile(taken, 0.25)};
+    if (taken.size() >= kLeastEvents) fits[size] = {&taken, quantile(taken, 0.25)};
   }
   for (const auto& [size, taken] : durations_) {
     if (taken.size() < kLeastEvents) continue;
     const bool one_by_one = std::get<CollectiveKind>(size) == CollectiveKind::kSendReceive;
-    typical[size] = Seconds{one_by_one ? quantile(taken, 0.5) : mean_of(taken)};
+    fits[size] = {&taken, one_by_one ? quantile(taken, 0.5) : mean_of(taken)};
   }
-  for (const auto& [size, time] : typical) {
+  for (const auto& [size, fit] : fits) {
     const auto& [kind, ranks, bytes] = size;
     TransferSample sample;
     sample.kind = kind;
     sample.ranks = ranks;
     sample.bytes = bytes;
     sample.in_situ = true;
-    sample.median = time;
-    const auto exact = durations_.find(size);
-    sample.relative_spread = relative_spread(
-        exact != durations_.end() && exact->second.size() >= kLeastEvents ? exact->second
-                                                                          : noticed_late_.at(size),
-        time.value);
+    sample.median = Seconds{fit.typical_s};
+    sample.relative_spread = relative_spread(*fit.taken, fit.typical_s);
     const auto same = std::find_if(
         result.transfers.begin(), result.transfers.end(), [&sample](const TransferSample& t) {
           return t.in_situ &&

@@ -74,8 +74,8 @@ class Bench {
 
   /// After a pause, as there is one between the transfers of a step: what refills while nothing
   /// moves (token buckets of virtual and of shaped links, windows) is full then.
-  Timing once(CoreWork& work) {
-    for (int i = 0; i < kPause; ++i) work.once();
+  Timing once() {
+    for (int i = 0; i < kPause; ++i) work_.once();
     Pending barrier = group_.barrier();
     barrier.wait();
     Pending pending = start();
@@ -86,18 +86,19 @@ class Bench {
     return {seconds(t.completed.value_or(Clock::now()) - t.posted), seconds(t.cpu)};
   }
 
-  /// Core time that one repetition takes from a rank that computes until it is complete, `work` at
-  /// a time, each taking `work_s` when undisturbed.
-  double taken_from(CoreWork& work, double work_s) {
+  double pause_s() const { return kPause * work_s_; }
+
+  /// Core time that one repetition takes from a rank that computes until it is complete.
+  double taken_from_work() {
     group_.barrier().wait();
     const auto begin = Clock::now();
     Pending pending = start();
     int done = 0;
     while (!pending.test()) {
-      work.once();
+      work_.once();
       ++done;
     }
-    return std::max(0.0, seconds(Clock::now() - begin) - done * work_s);
+    return std::max(0.0, seconds(Clock::now() - begin) - done * work_s_);
   }
 
   /// All ranks hold ones: a sum gives the number of ranks, everything else ones.
@@ -157,6 +158,8 @@ class Bench {
 
   Communicator& group_;
   CollectiveKind kind_;
+  CoreWork work_;
+  double work_s_ = work_.undisturbed_s();
   std::size_t count_ = 0;
   std::array<Set, kRotation> sets_;
   std::size_t next_ = 0;
@@ -177,9 +180,8 @@ std::vector<double> slowest(Communicator& group, const std::vector<double>& own)
   return result;
 }
 
-int agreed_repetitions(Communicator& group, Bench& bench, CoreWork& work, double work_s,
-                       const CommBenchOptions& options) {
-  const double once = std::max(bench.once(work).wall_s, bench.once(work).wall_s) + kPause * work_s;
+int agreed_repetitions(Communicator& group, Bench& bench, const CommBenchOptions& options) {
+  const double once = std::max(bench.once().wall_s, bench.once().wall_s) + bench.pause_s();
   std::vector<std::int32_t> count{static_cast<std::int32_t>(
       std::clamp(options.time_per_point.value / std::max(once, 1e-7), 1.0, 2000.0))};
   count[0] = std::max(count[0], options.least_repetitions);
@@ -192,13 +194,11 @@ TransferSample measure(Communicator& group, CollectiveKind kind, std::int64_t si
                        const CommBenchOptions& options) {
   Bench bench(group, kind, size);
   bench.check();
-  CoreWork work;
-  const double work_s = work.undisturbed_s();
-  const int repetitions = agreed_repetitions(group, bench, work, work_s, options);
+  const int repetitions = agreed_repetitions(group, bench, options);
   std::vector<double> walls;
   std::vector<double> cpus;
   for (int i = 0; i < repetitions; ++i) {
-    const Timing t = bench.once(work);
+    const Timing t = bench.once();
     walls.push_back(t.wall_s);
     cpus.push_back(t.cpu_s);
   }
@@ -208,7 +208,7 @@ TransferSample measure(Communicator& group, CollectiveKind kind, std::int64_t si
   if (options.own_cores && beside_computation) {
     cpus.clear();
     for (int i = 0; i < std::min(repetitions, kMostBesideWork); ++i) {
-      cpus.push_back(bench.taken_from(work, work_s));
+      cpus.push_back(bench.taken_from_work());
     }
   }
   TransferSample sample;
