@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kRotation = 4;  // buffer sets, so that repetitions do not find their data hot
 
-constexpr int kPause = 10;  // rounds of CoreWork before a repetition, about 200 us
+constexpr int kPause = 10;  // rounds of CoreWork before a collective, about 200 us
 
 constexpr int kMostBesideWork = 25;  // repetitions beside computation; the median settles early
 
@@ -60,7 +60,8 @@ class CoreWork {
 /// Buffers and calls of one collective at one size on one rank.
 class Bench {
  public:
-  Bench(Communicator& group, CollectiveKind kind, std::int64_t bytes) : group_(group), kind_(kind) {
+  Bench(Communicator& group, CollectiveKind kind, std::int64_t bytes)
+      : group_(group), kind_(kind), pause_(kind == CollectiveKind::kSendReceive ? 0 : kPause) {
     const auto ranks = static_cast<std::size_t>(group.size());
     count_ = std::max<std::size_t>(1, static_cast<std::size_t>(bytes) / sizeof(float));
     count_ = (count_ + ranks - 1) / ranks * ranks;
@@ -72,10 +73,11 @@ class Bench {
 
   Bytes bytes() const { return Bytes{static_cast<std::int64_t>(count_ * sizeof(float))}; }
 
-  /// After a pause, as there is one between the transfers of a step: what refills while nothing
-  /// moves (token buckets of virtual and of shaped links, windows) is full then.
+  /// Collectives after a pause, as there is one between those of a step: what refills while nothing
+  /// moves (token buckets of virtual and of shaped links, windows) is full then. Microbatches
+  /// follow each other from stage to stage, so transfers between two do without.
   Timing once() {
-    for (int i = 0; i < kPause; ++i) work_.once();
+    for (int i = 0; i < pause_; ++i) work_.once();
     Pending barrier = group_.barrier();
     barrier.wait();
     Pending pending = start();
@@ -86,7 +88,7 @@ class Bench {
     return {seconds(t.completed.value_or(Clock::now()) - t.posted), seconds(t.cpu)};
   }
 
-  double pause_s() const { return kPause * work_s_; }
+  double pause_s() const { return pause_ * work_s_; }
 
   /// Core time that one repetition takes from a rank that computes until it is complete.
   double taken_from_work() {
@@ -158,6 +160,7 @@ class Bench {
 
   Communicator& group_;
   CollectiveKind kind_;
+  int pause_;  // rounds of work before a repetition
   CoreWork work_;
   double work_s_ = work_.undisturbed_s();
   std::size_t count_ = 0;

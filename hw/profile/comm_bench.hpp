@@ -24,12 +24,12 @@ std::vector<std::int64_t> default_comm_sizes();
 /// Measures all-reduce, all-gather, reduce-scatter, all-to-all, broadcast and one-way send/receive
 /// on the first n ranks of the world, for each n in 2, 4, 8, ... and the world's size, from
 /// `least_ranks` on. Collective over the world. Method: results are checked once, buffers rotate, a
-/// pause of about 200 us and a barrier precede every repetition, the slowest rank counts, rank 0
-/// decides the number of repetitions. Wall time is from the arrival of the last rank to completion.
-/// Core time of all-reduce and send/receive, which run beside computation: by how much computation
-/// meanwhile, which uses the core alone, falls behind; that counts what the kernel does for the
-/// link, too. Of the others, and without `own_cores`, what the operation's own progress took
-/// (CommTimes::cpu). Rank 0 gets the samples, other ranks an empty list.
+/// barrier precedes every repetition, of collectives also a pause of about 200 us, the slowest rank
+/// counts, rank 0 decides the number of repetitions. Wall time is from the arrival of the last rank
+/// to completion. Core time of all-reduce and send/receive, which run beside computation: by how
+/// much computation meanwhile, which uses the core alone, falls behind; that counts what the kernel
+/// does for the link, too. Of the others, and without `own_cores`, what the operation's own
+/// progress took (CommTimes::cpu). Rank 0 gets the samples, other ranks an empty list.
 std::vector<TransferSample> measure_communication(World& world, const CommBenchOptions& options);
 
 /// Whether `bytes` in each direction at once between ranks 0 and 1 take about twice as long as one
