@@ -60,6 +60,7 @@ class Search {
         layouts_(enumerate_layouts(request)) {}
 
   SearchResult run() {
+    costs_.require_products(request_.model, request_.workload.precision);
     result_.considered = static_cast<std::int64_t>(layouts_.size());
     const int workers = std::max(1, request_.threads);
     std::vector<std::thread> threads;

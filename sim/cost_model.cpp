@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "sim/core/collective_algorithm.hpp"
+#include "sim/core/error.hpp"
 #include "sim/core/op_work.hpp"
 #include "sim/core_sharing.hpp"
 
@@ -195,6 +196,34 @@ OperationCost CostModel::operation(const Operation& operation, const OpBody& bod
                                    int microbatch, Conditions conditions) const {
   return price(operation.code, operation.shape, variant_in_microbatch(operation, body, microbatch),
                dtype, conditions);
+}
+
+namespace {
+
+std::vector<OpCode> products_of(const OpBody& body) {
+  if (std::holds_alternative<LinearOp>(body)) {
+    return {OpCode::kLinearForward, OpCode::kLinearBackwardInput, OpCode::kLinearBackwardWeight};
+  }
+  if (std::holds_alternative<AttentionOp>(body)) {
+    return {OpCode::kAttentionForward, OpCode::kAttentionBackward};
+  }
+  return {};
+}
+
+}  // namespace
+
+void CostModel::require_products(const Model& model, DType dtype) const {
+  if (cluster_.device.peak.contains(dtype)) return;
+  const std::string type(name_of(dtype));
+  for (const Op& op : model.ops) {
+    for (const OpCode code : products_of(op.body)) {
+      if (tables_for(code, dtype, variant_of(op.body, false), 1.0)[0].table != nullptr) continue;
+      throw InputError("machine '" + cluster_.name + "' does not say how fast " +
+                       std::string(name_of(code)) + " is in " + type +
+                       ": give device.peak_flop_per_s." + type +
+                       ", or measure with 'parplan profile --precision " + type + "'");
+    }
+  }
 }
 
 OperationCost CostModel::adam(std::int64_t count, DType dtype, Conditions conditions) const {

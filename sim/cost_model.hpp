@@ -60,6 +60,10 @@ class CostModel {
  public:
   explicit CostModel(const Cluster& cluster);
 
+  /// Throws InputError if the model has matrix products or attention in a dtype that the machine
+  /// file has neither samples nor a peak for: they would seem to be free.
+  void require_products(const Model& model, DType dtype) const;
+
   /// `microbatch`: whether outputs marked kOverwriteFirst are added to (all but 0).
   OperationCost operation(const Operation& operation, const OpBody& body, DType dtype,
                           int microbatch, Conditions conditions = {}) const;

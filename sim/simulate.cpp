@@ -125,6 +125,7 @@ bool Simulation::fits(const Cluster& cluster) const {
 
 Simulation simulate(const Plan& plan, const Program& program, const CostModel& costs,
                     const SimulateOptions& options) {
+  costs.require_products(plan.model, program.precision);
   const StepGraph step = build_step_graph(plan.model, program, costs);
   const Timeline line = steady_timeline(step);
   Simulation result;

@@ -67,11 +67,11 @@ class Evidence {
       const double spread = relative_spread(durations, mean);
       const OperationSample sample{code, dtype,       shape,         variant,
                                    busy, working_set, Seconds{mean}, spread};
-      const auto same = std::find_if(
-          result.operations.begin(), result.operations.end(), [&](const OperationSample& s) {
-            return ShapeKey(s.code, s.dtype, s.shape, s.variant, s.busy_ranks, s.working_set) ==
-                   key;
-          });
+      const auto same = std::find_if(result.operations.begin(), result.operations.end(),
+                                     [&wanted = key](const OperationSample& s) {
+                                       return ShapeKey(s.code, s.dtype, s.shape, s.variant,
+                                                       s.busy_ranks, s.working_set) == wanted;
+                                     });
       if (same != result.operations.end()) {
         *same = sample;
         ++summary.refitted_shapes;

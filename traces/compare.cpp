@@ -49,7 +49,8 @@ std::string kind_of(Key key) {
 double percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0.0;
   std::sort(values.begin(), values.end());
-  const auto at = static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5);
+  const auto at =
+      static_cast<std::size_t>(std::llround(share * static_cast<double>(values.size() - 1)));
   return values[at];
 }
 

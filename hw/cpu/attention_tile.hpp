@@ -237,17 +237,17 @@ struct BackwardRows {
 template <class T, Isa kIsa>
 PARPLAN_INLINE T dot(const T* a, const T* b, std::int64_t count) {
   using V = VectorType<T, kIsa>;
-  constexpr std::int64_t length = Lanes<T, kIsa>::kLength;
+  constexpr std::int64_t kLength = Lanes<T, kIsa>::kLength;
   V lanes{};
   std::int64_t c = 0;
-  for (; c + length <= count; c += length) {
+  for (; c + kLength <= count; c += kLength) {
     lanes += at<T, kIsa>(a + c) * at<T, kIsa>(b + c);
   }
   T sum{};
   for (; c < count; ++c) {
     sum += a[c] * b[c];
   }
-  for (int i = 0; i < length; ++i) {
+  for (int i = 0; i < kLength; ++i) {
     sum += lanes[i];
   }
   return sum;

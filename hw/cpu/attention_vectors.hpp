@@ -69,14 +69,14 @@ PARPLAN_INLINE VectorType<T, kIsa> exp2_lanes(const VectorType<T, kIsa>& x) {
   using V = VectorType<T, kIsa>;
   using Mask = typename IntegerLanes<T, kIsa>::Mask;
   using Constants = Exp2<T>;
-  constexpr int count = static_cast<int>(std::size(Constants::kCoefficients));
+  constexpr int kCount = static_cast<int>(std::size(Constants::kCoefficients));
   // Far below, adding the exponent to the bits would overflow; those lanes become 0 in the end.
   const V within = x < Constants::kLowest ? V{} + Constants::kLowest : x;
   const V shifted = within + Constants::kRound;
   const V r = within - (shifted - Constants::kRound);
-  V sum = V{} + Constants::kCoefficients[count - 1];
+  V sum = V{} + Constants::kCoefficients[kCount - 1];
 #pragma GCC unroll 16
-  for (int i = count - 2; i >= 0; --i) {
+  for (int i = kCount - 2; i >= 0; --i) {
     sum = sum * r + Constants::kCoefficients[i];
   }
   sum = sum * r + T{1};
@@ -139,28 +139,28 @@ template <class T, Isa kIsa>
 PARPLAN_INLINE void transpose_square(const T* from, std::int64_t from_stride, T factor, T* to,
                                      std::int64_t to_stride) {
   using V = VectorType<T, kIsa>;
-  constexpr int length = Lanes<T, kIsa>::kLength;
-  constexpr auto lanes = std::make_index_sequence<length>{};
-  V rows[length];
+  constexpr int kLength = Lanes<T, kIsa>::kLength;
+  constexpr auto kLanes = std::make_index_sequence<kLength>{};
+  V rows[kLength];
 #pragma GCC unroll 16
-  for (int r = 0; r < length; ++r) {
+  for (int r = 0; r < kLength; ++r) {
     rows[r] = at<T, kIsa>(from + r * from_stride) * factor;
   }
 #pragma GCC unroll 4
-  for (int round = 1; round < length; round *= 2) {
-    V next[length];
+  for (int round = 1; round < kLength; round *= 2) {
+    V next[kLength];
 #pragma GCC unroll 8
-    for (int r = 0; r < length / 2; ++r) {
-      next[2 * r] = interleave_low(rows[r], rows[r + length / 2], lanes);
-      next[2 * r + 1] = interleave_high(rows[r], rows[r + length / 2], lanes);
+    for (int r = 0; r < kLength / 2; ++r) {
+      next[2 * r] = interleave_low(rows[r], rows[r + kLength / 2], kLanes);
+      next[2 * r + 1] = interleave_high(rows[r], rows[r + kLength / 2], kLanes);
     }
 #pragma GCC unroll 16
-    for (int r = 0; r < length; ++r) {
+    for (int r = 0; r < kLength; ++r) {
       rows[r] = next[r];
     }
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < length; ++r) {
+  for (int r = 0; r < kLength; ++r) {
     at<T, kIsa>(to + r * to_stride) = rows[r];
   }
 }
@@ -179,16 +179,16 @@ struct Rows {
 template <class T, Isa kIsa>
 PARPLAN_INLINE void transpose_rows(const Rows<const T>& from, T factor, T* to,
                                    std::int64_t to_stride) {
-  constexpr std::int64_t length = Lanes<T, kIsa>::kLength;
-  const std::int64_t whole_cols = from.cols / length * length;
+  constexpr std::int64_t kLength = Lanes<T, kIsa>::kLength;
+  const std::int64_t whole_cols = from.cols / kLength * kLength;
   std::int64_t r = 0;
-  for (; r + length <= from.rows; r += length) {
+  for (; r + kLength <= from.rows; r += kLength) {
     const T* block = from.data + r * from.stride;
-    for (std::int64_t c = 0; c < whole_cols; c += length) {
+    for (std::int64_t c = 0; c < whole_cols; c += kLength) {
       transpose_square<T, kIsa>(block + c, from.stride, factor, to + c * to_stride + r, to_stride);
     }
     for (std::int64_t c = whole_cols; c < from.cols; ++c) {
-      for (std::int64_t i = 0; i < length; ++i) {
+      for (std::int64_t i = 0; i < kLength; ++i) {
         to[c * to_stride + r + i] = factor * block[i * from.stride + c];
       }
     }
@@ -204,12 +204,12 @@ PARPLAN_INLINE void transpose_rows(const Rows<const T>& from, T factor, T* to,
 /// vector length.
 template <class T, Isa kIsa>
 PARPLAN_INLINE void copy_rows(const Rows<const T>& from, T* to, std::int64_t to_stride) {
-  constexpr std::int64_t length = Lanes<T, kIsa>::kLength;
+  constexpr std::int64_t kLength = Lanes<T, kIsa>::kLength;
   for (std::int64_t r = 0; r < from.rows; ++r) {
     const T* source = from.data + r * from.stride;
     T* line = to + r * to_stride;
     std::int64_t c = 0;
-    for (; c + length <= from.cols; c += length) {
+    for (; c + kLength <= from.cols; c += kLength) {
       at<T, kIsa>(line + c) = at<T, kIsa>(source + c);
     }
     for (; c < to_stride; ++c) {
@@ -222,12 +222,12 @@ PARPLAN_INLINE void copy_rows(const Rows<const T>& from, T* to, std::int64_t to_
 template <class T, Isa kIsa>
 PARPLAN_INLINE void write_rows(const T* from, std::int64_t from_stride, T factor, const Rows<T>& to,
                                bool accumulate) {
-  constexpr std::int64_t length = Lanes<T, kIsa>::kLength;
+  constexpr std::int64_t kLength = Lanes<T, kIsa>::kLength;
   for (std::int64_t r = 0; r < to.rows; ++r) {
     const T* source = from + r * from_stride;
     T* line = to.data + r * to.stride;
     std::int64_t c = 0;
-    for (; c + length <= to.cols; c += length) {
+    for (; c + kLength <= to.cols; c += kLength) {
       const auto value = at<T, kIsa>(source + c) * factor;
       at<T, kIsa>(line + c) = accumulate ? at<T, kIsa>(line + c) + value : value;
     }

@@ -50,10 +50,10 @@ std::size_t utf8_length(std::string_view text) {
 }
 
 std::string hex(unsigned value, std::size_t digits) {
-  constexpr std::string_view digits_of_16 = "0123456789ABCDEF";
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string text(digits, '0');
   for (auto digit = text.rbegin(); digit != text.rend(); ++digit, value /= 16) {
-    *digit = digits_of_16[value % 16];
+    *digit = kDigits[value % 16];
   }
   return text;
 }

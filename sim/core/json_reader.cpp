@@ -129,9 +129,9 @@ double JsonElement::number(NumberRange range) const {
 }
 
 std::int64_t JsonElement::checked_integer(IntegerRange range) const {
-  constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   const bool fits = value_->is_number_integer() &&
-                    !(value_->is_number_unsigned() && value_->get<std::uint64_t>() > most);
+                    !(value_->is_number_unsigned() && value_->get<std::uint64_t>() > kMost);
   if (fits) {
     const auto integer = value_->get<std::int64_t>();
     if (integer >= range.min && integer <= range.max) return integer;
@@ -249,7 +249,7 @@ void JsonReader::finish() const {
 }
 
 int expect_format(JsonReader& reader, std::string_view format, int oldest, int newest) {
-  constexpr std::string_view ours = "parplan/";
+  constexpr std::string_view kOurs = "parplan/";
   const std::string wanted(format);
   const auto found = reader.find("format");
   if (!found) {
@@ -265,8 +265,8 @@ int expect_format(JsonReader& reader, std::string_view format, int oldest, int n
   const std::string& name = found->string();
   if (name != format) {
     const bool is_ours =
-        name.starts_with(ours) &&
-        name.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", ours.size()) == std::string::npos;
+        name.starts_with(kOurs) &&
+        name.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", kOurs.size()) == std::string::npos;
     if (!is_ours) found->fail_expected("\"" + wanted + "\"");
     found->fail("this is a " + name + " file, a " + wanted + " file is needed here");
   }

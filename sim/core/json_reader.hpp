@@ -120,10 +120,10 @@ class JsonElement {
   template <JsonInteger T>
   static constexpr IntegerRange integer_range(T min, T max) {
     using Limits = std::numeric_limits<T>;
-    constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     const auto clamped = [](T bound) {
-      return std::cmp_greater(bound, most) ? static_cast<std::int64_t>(most)
-                                           : static_cast<std::int64_t>(bound);
+      return std::cmp_greater(bound, kMost) ? static_cast<std::int64_t>(kMost)
+                                            : static_cast<std::int64_t>(bound);
     };
     return {clamped(min), clamped(max), !Limits::is_signed || min != Limits::min(),
             max != Limits::max()};

@@ -159,14 +159,15 @@ struct Kernels {
 
   static T nan() { return std::numeric_limits<T>::quiet_NaN(); }
 
+  static constexpr std::ptrdiff_t kMark = 64;  // elements
+
   /// Scratch full of NaN, with a mark behind its end.
   void prepare(std::int64_t bytes) {
-    constexpr std::size_t mark = 64;
-    memory.assign(static_cast<std::size_t>(bytes) / sizeof(T) + mark, nan());
+    memory.assign(static_cast<std::size_t>(bytes) / sizeof(T) + kMark, nan());
     scratch = {reinterpret_cast<std::byte*>(memory.data()), static_cast<std::size_t>(bytes)};
   }
   bool scratch_intact() const {
-    return std::all_of(memory.end() - 64, memory.end(), [](T x) { return std::isnan(x); });
+    return std::all_of(memory.end() - kMark, memory.end(), [](T x) { return std::isnan(x); });
   }
 
   AttentionForward<T> forward_args() {

@@ -363,7 +363,7 @@ void strings_travel_through_the_world(World& world) {
   } else {
     demand(world, all.empty(), "only rank 0 gets strings");
   }
-  const std::string text = "zero \0 inside and 5";
+  const std::string text("zero \0 inside and 5", 19);
   demand(world, world.broadcast(world.rank() == 0 ? text : "ignored") == text, "broadcast string");
   demand(world, world.broadcast("").empty(), "empty string");
   demand(world, static_cast<int>(world.host_names().size()) == world.size(), "host names");

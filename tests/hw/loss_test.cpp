@@ -23,7 +23,7 @@ template <class T>
 struct Sharded {
   Sharded(const std::vector<T>& whole, std::vector<std::int32_t> t, std::int64_t v, std::int64_t c)
       : vocab(v), rows(static_cast<std::int64_t>(t.size())), cols(c), targets(std::move(t)) {
-    for (std::int64_t s = 0; s * cols < vocab + extra; ++s) {
+    for (std::int64_t s = 0; s * cols < vocab + kExtra; ++s) {
       std::vector<T> part;
       for (std::int64_t r = 0; r < rows; ++r) {
         for (std::int64_t i = s * cols; i < (s + 1) * cols; ++i) {
@@ -75,7 +75,7 @@ struct Sharded {
 
   ClassShard shard(std::size_t s) const { return {vocab, static_cast<std::int64_t>(s) * cols}; }
 
-  static constexpr std::int64_t extra = 3;  // so that some layouts have a shard of padding only
+  static constexpr std::int64_t kExtra = 3;  // so that some layouts have a shard of padding only
   std::int64_t vocab, rows, cols;
   std::vector<std::int32_t> targets;
   std::vector<std::vector<T>> shards;

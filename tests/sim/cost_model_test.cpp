@@ -1,10 +1,12 @@
 #include "sim/cost_model.hpp"
 
+#include "sim/core/error.hpp"
 #include "tests/catch2_compat.hpp"
 
 using namespace parplan;
 using sim::CostModel;
 using sim::CostSource;
+using sim::SampleTable;
 using sim::Span;
 using sim::Waits;
 
@@ -185,4 +187,26 @@ TEST_CASE("as many heads in larger batches are another attention", "[sim]") {
   for (const OperationSample& s : c.operations) {
     CHECK(costs.price(s.code, s.shape, {}, s.dtype, {}).time.value == Approx(s.median.value));
   }
+}
+
+TEST_CASE("products in a precision that the machine file does not know are refused", "[sim]") {
+  Cluster c = machine();  // of float32 alone
+  Model model;
+  model.ops.push_back({});
+  model.ops.back().body = LinearOp{64, 64};
+  CHECK_NOTHROW(CostModel(c).require_products(model, DType::kFloat32));
+  CHECK_THROWS_WITH(CostModel(c).require_products(model, DType::kFloat64),
+                    ContainsSubstring("linear_forward is in float64") &&
+                        ContainsSubstring("device.peak_flop_per_s.float64"));
+  for (const OpCode code :
+       {OpCode::kLinearForward, OpCode::kLinearBackwardInput, OpCode::kLinearBackwardWeight}) {
+    CHECK_THROWS_AS(CostModel(c).require_products(model, DType::kFloat64), InputError);
+    OperationSample sample;
+    sample.code = code;
+    sample.dtype = DType::kFloat64;
+    sample.shape = {.rows = 64, .columns = 64, .inner = 64};
+    sample.median = Seconds{1e-5};
+    c.operations.push_back(sample);
+  }
+  CHECK_NOTHROW(CostModel(c).require_products(model, DType::kFloat64));
 }

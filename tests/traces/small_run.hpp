@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <string>
 
 #include "sim/core/cluster.hpp"
@@ -37,7 +38,8 @@ void stretch(Trace& trace, Slower&& slower) {
       continue;
     }
     const std::int64_t before = (e.end - e.start).value;
-    const auto after = static_cast<std::int64_t>(static_cast<double>(before) * slower(e) + 0.5);
+    const auto after =
+        static_cast<std::int64_t>(std::llround(static_cast<double>(before) * slower(e)));
     e.start += Picoseconds{shift};
     shift += after - before;
     e.end = e.start + Picoseconds{after};

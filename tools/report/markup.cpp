@@ -166,8 +166,8 @@ std::vector<double> nice_ticks(double low, double high, int count) {
   std::vector<double> ticks;
   // The tolerance keeps a bound that is a multiple up to rounding.
   const double last = std::floor(high / step + 1e-9);
-  for (double i = std::ceil(low / step - 1e-9); i <= last; i += 1.0)
-    ticks.push_back(i * step + 0.0);
+  const double first = std::ceil(low / step - 1e-9);
+  for (int i = 0; first + i <= last; ++i) ticks.push_back((first + i) * step + 0.0);
   return ticks;
 }
 
