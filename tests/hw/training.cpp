@@ -44,8 +44,8 @@ double norm(const std::vector<double>& b) { return distance(std::vector<double>(
 
 namespace {
 
-double gap(const LogicalTensor& a, const LogicalTensor& b, bool gradient) {
-  double largest = gradient && is_zero_by_nature(b.name) ? 1e-6 : 0.0;
+double gap(const LogicalTensor& a, const LogicalTensor& b, double noise) {
+  double largest = is_zero_by_nature(b.name) ? noise : 0.0;
   double difference = 0.0;
   for (std::size_t i = 0; i < b.values.size(); ++i) {
     largest = std::max(largest, std::abs(b.values[i]));
@@ -55,10 +55,10 @@ double gap(const LogicalTensor& a, const LogicalTensor& b, bool gradient) {
 }
 
 std::string first_difference(const std::string& what, const std::vector<LogicalTensor>& tensors,
-                             const std::vector<LogicalTensor>& expected, bool gradients,
+                             const std::vector<LogicalTensor>& expected, double noise,
                              double tolerance) {
   for (std::size_t t = 0; t < expected.size(); ++t) {
-    const double found = gap(tensors.at(t), expected[t], gradients);
+    const double found = gap(tensors.at(t), expected[t], noise);
     if (!(found < tolerance)) {
       std::ostringstream text;
       text << what << " of " << expected[t].name << " differs by " << found;
@@ -82,10 +82,10 @@ std::string first_difference(const RunResult& run, const RunResult& expected, do
   }
   const std::string gradients =
       first_difference("the gradient in step 1", run.snapshots.at(0).gradients,
-                       expected.snapshots.at(0).gradients, true, tolerance);
+                       expected.snapshots.at(0).gradients, 1e-6, tolerance);
   if (!gradients.empty()) return gradients;
   return first_difference("the last value", run.snapshots.at(1).parameters,
-                          expected.snapshots.at(1).parameters, false, tolerance);
+                          expected.snapshots.at(1).parameters, 1.0, tolerance);
 }
 
 bool is_zero_by_nature(const std::string& parameter) {

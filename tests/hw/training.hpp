@@ -29,7 +29,9 @@ double norm(const std::vector<double>& b);
 
 /// Where two runs of `train_steps` differ by more than `tolerance`: losses relative to themselves,
 /// gradients of step 1 and parameters after the last element by element, relative to their largest
-/// element (gradients that vanish by nature: to 1e-6). Empty when they do not.
+/// element. Where gradients vanish by nature all of it may be rounding noise: there gradients are
+/// relative to 1e-6, parameters to 1 (Adam moves by learning rate x noise / 1e-8). Empty when they
+/// do not.
 std::string first_difference(const RunResult& run, const RunResult& expected, double tolerance);
 
 /// Gradients that vanish by nature (softmax ignores a constant added to all scores, so the key's
