@@ -1,6 +1,7 @@
 #include "planner/search.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -57,7 +58,11 @@ class Search {
         progress_(progress),
         interrupt_(interrupt),
         costs_(request.cluster),
-        layouts_(enumerate_layouts(request)) {}
+        layouts_(enumerate_layouts(request)) {
+    // Those with the lowest bounds first: they fill the top early, and the others need no look.
+    std::stable_sort(layouts_.begin(), layouts_.end(),
+                     [](const Layout& a, const Layout& b) { return a.ranks() > b.ranks(); });
+  }
 
   SearchResult run() {
     costs_.require_products(request_.model, request_.workload.precision);
@@ -68,6 +73,7 @@ class Search {
     work();
     for (std::thread& t : threads) t.join();
     if (failure_) std::rethrow_exception(failure_);
+    if (result_.best.empty() && !result_.nearest_miss) simulate_skipped();
     for (auto& [reason, dropped] : dropped_) result_.dropped.push_back(dropped);
     std::sort(result_.dropped.begin(), result_.dropped.end(),
               [](const Dropped& a, const Dropped& b) {
@@ -112,6 +118,11 @@ class Search {
       ++result_.pruned;
       return;
     }
+    if (const Bytes least = least_memory(request_, layout);
+        request_.prune && least > request_.cluster.device.memory) {
+      skip(layout, least);
+      return;
+    }
     try {
       plan.layout = placed(layout);
       insert({plan.layout, sim::simulate(plan, lower(plan), costs_, {.trace = false})});
@@ -119,6 +130,47 @@ class Search {
       // What only this layout asks for, a step beyond the simulator's clock for instance.
       drop({error.what(), "more devices or a smaller batch", 0});
     }
+  }
+
+  void skip(const Layout& layout, Bytes least) {
+    const std::lock_guard lock(mutex_);
+    ++result_.cannot_fit;
+    ++drop_too_large();
+    if (least > least_skipped_) return;
+    if (least < least_skipped_) skipped_.clear();
+    least_skipped_ = least;
+    const auto order = [](const Layout& l) { return std::tuple(-l.microbatches, to_string(l)); };
+    const auto [known, added] =
+        skipped_.try_emplace(std::tuple(layout.tp, layout.pp, layout.mp), layout);
+    if (!added && order(layout) < order(known->second)) known->second = layout;
+  }
+
+  /// Nothing fits and nothing was simulated: the nearest of what was skipped says how much it
+  /// lacks.
+  void simulate_skipped() {
+    Plan plan{request_.model, request_.workload, {}, request_.stack, {}, {}, {}};
+    for (const auto& [axes, layout] : skipped_) {
+      if (interrupt_ != nullptr && interrupt_->load()) return;
+      try {
+        plan.layout = placed(layout);
+        keep_nearest({plan.layout, sim::simulate(plan, lower(plan), costs_, {.trace = false})});
+      } catch (const InputError&) {  // its step is beyond the simulator's clock: no miss to show
+      }
+    }
+  }
+
+  void keep_nearest(Candidate candidate) {
+    if (!result_.nearest_miss ||
+        candidate.simulation.peak_memory() < result_.nearest_miss->simulation.peak_memory()) {
+      result_.nearest_miss = std::move(candidate);
+    }
+  }
+
+  /// The count of layouts that need too much memory.
+  std::int64_t& drop_too_large() {
+    const std::string reason = "does not fit into the device's memory";
+    const Dropped fresh{reason, "more ranks, tp or pp, or more microbatches", 0};
+    return dropped_.try_emplace(reason, fresh).first->second.count;
   }
 
   void drop(const Dropped& what) {
@@ -155,14 +207,8 @@ class Search {
     const std::lock_guard lock(mutex_);
     ++result_.simulated;
     if (!candidate.simulation.fits(request_.cluster)) {
-      Dropped& dropped = dropped_["does not fit into the device's memory"];
-      dropped.reason = "does not fit into the device's memory";
-      dropped.suggestion = "more ranks, tp or pp, or more microbatches";
-      ++dropped.count;
-      if (!result_.nearest_miss ||
-          candidate.simulation.peak_memory() < result_.nearest_miss->simulation.peak_memory()) {
-        result_.nearest_miss = std::move(candidate);
-      }
+      ++drop_too_large();
+      keep_nearest(std::move(candidate));
       return;
     }
     auto& best = result_.best;
@@ -183,6 +229,10 @@ class Search {
   std::mutex mutex_;
   std::map<std::pair<int, std::int64_t>, std::vector<double>> layer_costs_;
   std::map<std::string, Dropped> dropped_;
+  /// Of the skipped layouts with the smallest `least_memory`, by tp, pp and mp, the one with the
+  /// smallest microbatches.
+  std::map<std::tuple<int, int, int>, Layout> skipped_;
+  Bytes least_skipped_{std::numeric_limits<std::int64_t>::max()};
   std::exception_ptr failure_;
   SearchResult result_;
 };
@@ -193,6 +243,13 @@ Seconds lower_bound(const SearchRequest& request, const Layout& layout) {
   const double rate = fastest_rate(request.cluster, request.workload.precision);
   if (rate <= 0.0) return Seconds{0.0};
   return Seconds{linear_flop(request.model, request.workload) / rate / layout.ranks()};
+}
+
+Bytes least_memory(const SearchRequest& request, const Layout& layout) {
+  constexpr std::int64_t kCopies = 4;  // the parameter, its gradient, and Adam's two moments
+  const std::int64_t parts = std::int64_t{layout.tp} * layout.pp * layout.mp;
+  return Bytes{kCopies * bytes_of(request.workload.precision) *
+               (request.model.parameter_count() / parts)};
 }
 
 std::vector<double> layer_costs(const Model& model, const Workload& workload,

@@ -28,10 +28,9 @@ struct SearchRequest {
   std::optional<int> ranks;  ///< exactly this many; none: any divisor of the cluster's devices
   Pins pins;
   Stack stack;
-  int top = 5;      ///< candidates to keep
-  int threads = 1;  ///< the result does not depend on it
-  bool prune =
-      true;  ///< skip candidates whose lower bound cannot enter the top; never changes the result
+  int top = 5;        ///< candidates to keep
+  int threads = 1;    ///< the result does not depend on it
+  bool prune = true;  ///< skip what a lower bound of time or memory rules out; never changes `best`
 };
 
 struct Candidate {
@@ -50,18 +49,25 @@ struct SearchResult {
   std::vector<Candidate>
       best;  ///< that fit, fastest first; ties by fewer ranks, then by layout text
   std::vector<Dropped> dropped;
-  std::optional<Candidate> nearest_miss;  ///< when nothing fits: the one that lacks least memory
+  /// When nothing fits: of those simulated the one that lacks least memory; when all were skipped,
+  /// the nearest of
+  /// those with the fewest parameters per device and the smallest microbatches.
+  std::optional<Candidate> nearest_miss;
   std::int64_t considered = 0;
   std::int64_t simulated = 0;
-  std::int64_t pruned = 0;
+  std::int64_t pruned = 0;      ///< skipped: `lower_bound` is beyond the slowest of `best`
+  std::int64_t cannot_fit = 0;  ///< skipped: `least_memory` is beyond the device's
+
+  /// All that broke no rule.
+  std::int64_t looked_at() const { return simulated + pruned + cannot_fit; }
 };
 
 /// Progress of a search, called now and then from one thread: done and total candidates.
 using SearchProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 /// Enumerates every layout of dp x tp x (pp or mp), schedules and microbatch counts for the allowed
-/// rank counts, places layers by their predicted cost, simulates what passes `check_layout`, and
-/// ranks. `interrupt` (may be null) ends the search early with what was found.
+/// rank counts, places layers by their predicted cost, simulates what passes `check_layout`, most
+/// ranks first, and ranks. `interrupt` (may be null) ends the search early with what was found.
 SearchResult search(const SearchRequest& request, const SearchProgress& progress = {},
                     const std::atomic<bool>* interrupt = nullptr);
 
@@ -71,6 +77,10 @@ std::vector<Layout> enumerate_layouts(const SearchRequest& request);
 /// A time that no simulation of the layout can undercut: all matrix-product flop over the ranks at
 /// the fastest measured (or peak) rate.
 Seconds lower_bound(const SearchRequest& request, const Layout& layout);
+
+/// Memory that no rank of the layout can do without: its share of parameters, gradients and
+/// moments, were they divided evenly.
+Bytes least_memory(const SearchRequest& request, const Layout& layout);
 
 /// Predicted forward + backward time of every layer for one microbatch on one rank of a tp group.
 std::vector<double> layer_costs(const Model& model, const Workload& workload,

@@ -126,16 +126,16 @@ bool Simulation::fits(const Cluster& cluster) const {
 Simulation simulate(const Plan& plan, const Program& program, const CostModel& costs,
                     const SimulateOptions& options) {
   costs.require_products(plan.model, program.precision);
-  const StepGraph step = build_step_graph(plan.model, program, costs);
+  std::vector<MemoryReplay> replays;
+  for (const RankClass& c : program.classes) {
+    replays.push_back(replay_memory(c, program.precision));
+  }
+  const StepGraph step = build_step_graph(plan.model, program, costs, replays);
   const Timeline line = steady_timeline(step);
   Simulation result;
   result.step_time = to_seconds(Picoseconds{line.period_ps});
   result.sources = shares_of(step);
   const std::vector<StepBreakdown> breakdowns = BreakdownBuilder(step, line, program).build();
-  std::vector<MemoryReplay> replays;
-  for (const RankClass& c : program.classes) {
-    replays.push_back(replay_memory(c, program.precision));
-  }
   const std::vector<Bytes> process =
       process_bytes(plan, program, replays, step, line, costs.cluster());
   for (std::size_t c = 0; c < program.classes.size(); ++c) {

@@ -33,14 +33,16 @@ TransferName name_of_transfer(const Instruction& i, int position) {
 /// Builds the tasks of a step class by class, then joins what lies between classes.
 class StepGraphBuilder {
  public:
-  StepGraphBuilder(const Model& model, const Program& program, const CostModel& costs)
+  StepGraphBuilder(const Model& model, const Program& program, const CostModel& costs,
+                   const std::vector<MemoryReplay>& replays)
       : model_(model),
         program_(program),
         costs_(costs),
         cores_(share_cores(program.layout, costs.cluster())) {
-    for (const RankClass& c : program.classes) {
-      conditions_.push_back({busy_ranks_of(program.layout, costs.cluster(), c.position),
-                             replay_memory(c, program.precision).working_set()});
+    for (std::size_t c = 0; c < program.classes.size(); ++c) {
+      conditions_.push_back(
+          {busy_ranks_of(program.layout, costs.cluster(), program.classes[c].position),
+           replays[c].working_set()});
     }
   }
 
@@ -412,8 +414,9 @@ class StepGraphBuilder {
 
 }  // namespace
 
-StepGraph build_step_graph(const Model& model, const Program& program, const CostModel& costs) {
-  return StepGraphBuilder(model, program, costs).build();
+StepGraph build_step_graph(const Model& model, const Program& program, const CostModel& costs,
+                           const std::vector<MemoryReplay>& replays) {
+  return StepGraphBuilder(model, program, costs, replays).build();
 }
 
 }  // namespace parplan::sim

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/core/memory_replay.hpp"
 #include "sim/core/model.hpp"
 #include "sim/core/program.hpp"
 #include "sim/cost_model.hpp"
@@ -61,9 +62,11 @@ struct StepGraph {
 /// which is more than `steady_timeline` runs, ends before 2^63 ps.
 inline constexpr Seconds kMostWork{1e6};
 
-/// Throws InputError when the program's list deadlocks, naming the instructions, or when its tasks
-/// take more than kMostWork.
-StepGraph build_step_graph(const Model& model, const Program& program, const CostModel& costs);
+/// `replays`: memory of each class of the program, whose size some operations depend on. Throws
+/// InputError when the program's list deadlocks, naming the instructions, or when its tasks take
+/// more than kMostWork.
+StepGraph build_step_graph(const Model& model, const Program& program, const CostModel& costs,
+                           const std::vector<MemoryReplay>& replays);
 
 /// Whether the task is (part of) a collective of the tensor-parallel ranks.
 bool blocks_on_tensor_group(const StepTask& task, const Program& program);

@@ -101,6 +101,36 @@ TEST_CASE("when nothing fits the result names the nearest miss", "[planner]") {
   CHECK(result.nearest_miss->simulation.peak_memory() > cluster.device.memory);
 }
 
+TEST_CASE("layouts whose parameters alone are too large are not simulated", "[planner]") {
+  const Model model = *make_preset("gpt2");
+  const Workload workload = batch_of(4);
+  Cluster cluster = four_devices();
+  // Parameters, gradients and two moments of 124,439,808 elements (GPT-2 small) in float32.
+  const std::int64_t all = 4 * 4 * std::int64_t{124'439'808};
+  cluster.device.memory = Bytes{all * 6 / 10};  // half of them fits, with activations
+  SearchRequest request{model, workload, cluster, std::nullopt, {}, {}, 5, 1, true};
+  CHECK(least_memory(request, parse_layout("dp=2")).value == all);
+  CHECK(least_memory(request, parse_layout("dp=2,tp=2")).value == all / 2);
+  CHECK(least_memory(request, parse_layout("tp=2,pp=2,schedule=1f1b,microbatches=2")).value ==
+        all / 4);
+  const SearchResult quick = search(request);
+  CHECK(quick.cannot_fit > 0);
+  REQUIRE(!quick.best.empty());
+  request.prune = false;
+  const SearchResult all_simulated = search(request);
+  CHECK(all_simulated.cannot_fit == 0);
+  CHECK(summary(quick) == summary(all_simulated));
+
+  cluster.device.memory = Bytes{all / 5};
+  request.prune = true;
+  const SearchResult none = search(request);
+  CHECK(none.best.empty());
+  CHECK(none.simulated == 0);
+  REQUIRE(none.nearest_miss.has_value());
+  CHECK(none.nearest_miss->layout.ranks() == 4);
+  CHECK(none.nearest_miss->layout.dp == 1);
+}
+
 TEST_CASE("stages are cut by cost: the stage with the wide head holds fewer layers", "[planner]") {
   const Model model = *make_preset("gpt2");
   Cluster cluster = four_devices();

@@ -72,8 +72,8 @@ class Recommend : public Command {
     const SearchResult result = searched(request);
     if (result.considered == 0) refuse_pins(request);
     if (interrupted()) {
-      std::cerr << "parplan: interrupted; " << result.simulated + result.pruned << " of "
-                << result.considered << " layouts were looked at\n";
+      std::cerr << "parplan: interrupted; " << result.looked_at() << " of " << result.considered
+                << " layouts were looked at\n";
       if (result.best.empty()) return interrupt_code();
     }
     if (result.best.empty()) return nothing_fits(request, result);
@@ -125,8 +125,8 @@ class Recommend : public Command {
   void print_text(const Plan& plan, const SearchResult& result, const Cluster& cluster) const {
     std::cout << describe_model(plan.model, plan.workload) << "\n"
               << result.considered << " layouts: " << result.simulated << " simulated, "
-              << result.pruned << " cannot be faster, "
-              << result.considered - result.simulated - result.pruned << " break a rule\n\n";
+              << result.pruned << " cannot be faster, " << result.cannot_fit << " cannot fit, "
+              << result.considered - result.looked_at() << " break a rule\n\n";
     TextTable table({"layout", "ranks", "step time", "against best", "positions/s", "memory"});
     const Seconds best = result.best.front().simulation.step_time;
     for (const Candidate& c : result.best) {
@@ -150,6 +150,7 @@ class Recommend : public Command {
     json["considered"] = result.considered;
     json["simulated"] = result.simulated;
     json["pruned"] = result.pruned;
+    json["cannot_fit"] = result.cannot_fit;
     nlohmann::ordered_json layouts = nlohmann::ordered_json::array();
     for (const Candidate& c : result.best) {
       Plan candidate = plan;
