@@ -96,7 +96,7 @@ cmp -s two.json again.json || fail "the same plan gives another file"
 
 echo "== recommend"
 run 0 recommend --model gpt2 --cluster dgx-h100 --global-batch 32 --top 2 -o best.json --format json
-json out "format version considered simulated pruned layouts dropped"
+json out "format version considered simulated pruned cannot_fit layouts dropped"
 run 0 simulate best.json
 says out dgx-h100
 run 0 recommend "${tiny[@]}" --cluster "$machine" --ranks 2 --pin pp=2
