@@ -8,8 +8,6 @@
 namespace parplan::planner {
 namespace {
 
-constexpr int kMostMicrobatches = 256;
-
 std::vector<int> divisors(int n) {
   std::vector<int> result;
   for (int d = 1; d <= n; ++d) {

@@ -169,7 +169,14 @@ class Search {
   /// The count of layouts that need too much memory.
   std::int64_t& drop_too_large() {
     const std::string reason = "does not fit into the device's memory";
-    const Dropped fresh{reason, "more ranks, tp or pp, or more microbatches", 0};
+    std::string suggestion = "more ranks, tp or pp";
+    if (request_.workload.global_batch > kMostMicrobatches && !request_.pins.microbatches) {
+      suggestion += ", or pin more microbatches than the " + std::to_string(kMostMicrobatches) +
+                    " that are searched";
+    } else {
+      suggestion += ", or more microbatches";
+    }
+    const Dropped fresh{reason, suggestion, 0};
     return dropped_.try_emplace(reason, fresh).first->second.count;
   }
 

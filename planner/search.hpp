@@ -13,6 +13,9 @@
 
 namespace parplan::planner {
 
+/// Microbatches that are searched unless pinned; more only lengthen the list of one step.
+inline constexpr int kMostMicrobatches = 256;
+
 /// Axes that the caller fixes; open ones are searched.
 struct Pins {
   std::optional<int> dp, tp, pp, mp, microbatches;

@@ -331,6 +331,13 @@ made only.json
 run 2 plan "${tiny[@]}" --cluster single.json --layout dp=2
 says err "needs 2 ranks"
 
+echo "== more than this host holds"
+run 3 plan --model llama-2-70b --cluster dgx-h100 --global-batch 8 --layout tp=8 -o large.json
+run 2 execute large.json --steps 1
+says err "the tensors of the 8 ranks take"
+run 3 recommend --model llama-2-70b --cluster dgx-h100 --global-batch 1024
+says err "more microbatches than the 256 that are searched"
+
 echo "== output that cannot be written"
 mkdir occupied
 mkdir occupied/taken

@@ -11,12 +11,14 @@
 #include "sim/core/error.hpp"
 #include "sim/core/file_io.hpp"
 #include "sim/core/json_writer.hpp"
+#include "sim/core/memory_replay.hpp"
 #include "sim/core/plan_json.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/describe.hpp"
 #include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
 #include "tools/launch.hpp"
+#include "tools/profile/host_facts.hpp"
 #include "tools/text_table.hpp"
 #include "tools/units_text.hpp"
 #include "traces/statistics.hpp"
@@ -69,6 +71,7 @@ class Execute : public Command {
       if (const auto* none = std::get_if<hw::Unavailable>(&world)) throw HwError(none->reason);
       return train(*std::get<std::unique_ptr<hw::World>>(world), plan);
     }
+    check_fits_here(plan);
     if (ranks == 1) return train(*hw::open_single_world(options), plan);
     if (ranks > kMostRanksHere) {
       throw InputError(plan_ + ": this host is not asked to start " + std::to_string(ranks) +
@@ -99,6 +102,24 @@ class Execute : public Command {
       check_output("--trace", trace_, inputs);
     }
     hw::check_token_data(plan.model, plan.workload);
+  }
+
+  /// All ranks start on this host; what they allocate is known to the byte. Beyond the memory the
+  /// system would end some process, not necessarily one of ours.
+  void check_fits_here(const Plan& plan) const {
+    const Program program = lower(plan);
+    const auto ranks_of_class = static_cast<std::int64_t>(
+        static_cast<std::size_t>(plan.layout.ranks()) / program.classes.size());
+    Bytes all;
+    for (const RankClass& c : program.classes) {
+      all += Bytes{ranks_of_class * replay_memory(c, program.precision).working_set().value};
+    }
+    if (all > host_memory()) {
+      throw InputError(plan_ + ": the tensors of the " + std::to_string(plan.layout.ranks()) +
+                       " ranks take " + text_of(all) + ", this host has " + text_of(host_memory()) +
+                       "; plan for more microbatches or a smaller model, or spread the ranks over "
+                       "hosts with the cluster's launcher: srun parplan execute ...");
+    }
   }
 
   std::vector<std::string> arguments() const {
