@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <variant>
@@ -211,6 +212,10 @@ class ModelReader {
   void read_layer(JsonReader& r) {
     Layer layer;
     layer.name = r.string("name");
+    if (!layers_.insert(layer.name).second) {
+      r.require("name").fail("the layer '" + layer.name + "' is declared twice");
+    }
+    ops_of_layer_.clear();
     layer.first = OpId{model_.ops.size()};
     r.array("ops", [this](JsonReader& o) { read_op(o); });
     layer.count = static_cast<std::uint32_t>(model_.ops.size() - layer.first.index);
@@ -220,6 +225,9 @@ class ModelReader {
   void read_op(JsonReader& r) {
     Op op;
     op.name = r.string("name");
+    if (!ops_of_layer_.insert(op.name).second) {
+      r.require("name").fail("the op '" + op.name + "' is declared twice in its layer");
+    }
     const JsonElement kind = r.require("kind");
     auto body = body_of_kind(kind.string());
     if (!body) kind.fail("unknown op kind \"" + kind.string() + "\"; " + known_kinds());
@@ -258,6 +266,8 @@ class ModelReader {
   Model model_;
   std::map<std::string, ValueId> values_;
   std::map<std::string, ParameterId> parameters_;
+  std::set<std::string> layers_;
+  std::set<std::string> ops_of_layer_;  ///< of the layer that is being read
 };
 
 }  // namespace

@@ -82,6 +82,24 @@ TEST_CASE("a damaged plan file is refused with file, line and path", "[core]") {
   }
 }
 
+TEST_CASE("a name that is declared twice is refused, whatever it names", "[core]") {
+  const Plan plan = sample_plan("seed-mlp");
+  const auto error_of = [&plan](const std::string& list, const char* first, const char* second) {
+    nlohmann::ordered_json json = to_json(plan);
+    nlohmann::ordered_json& entries = json["model"][list];
+    const nlohmann::ordered_json::json_pointer from(first);
+    const nlohmann::ordered_json::json_pointer to(second);
+    entries[to] = entries[from];
+    return read_error(dump(json));
+  };
+  CHECK_THAT(error_of("values", "/0/name", "/1/name"), ContainsSubstring("is declared twice"));
+  CHECK_THAT(error_of("parameters", "/0/name", "/1/name"), ContainsSubstring("is declared twice"));
+  CHECK_THAT(error_of("layers", "/0/name", "/1/name"),
+             ContainsSubstring("$.model.layers[1].name: the layer '"));
+  CHECK_THAT(error_of("layers", "/1/ops/0/name", "/1/ops/1/name"),
+             ContainsSubstring("is declared twice in its layer"));
+}
+
 TEST_CASE("a machine file survives a round trip and names what is wrong in it", "[core]") {
   Cluster c;
   c.name = "laptop";
