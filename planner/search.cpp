@@ -83,9 +83,13 @@ class Search {
   }
 
  private:
+  Plan plan_without_layout() const {
+    return {request_.model, request_.workload, {}, request_.stack, {}, {}, {}};
+  }
+
   void work() {
     // The model is large: one copy per worker, not per layout.
-    Plan plan{request_.model, request_.workload, {}, request_.stack, {}, {}, {}};
+    Plan plan = plan_without_layout();
     while (true) {
       const std::size_t i = next_.fetch_add(1);
       if (i >= layouts_.size()) return;
@@ -118,24 +122,28 @@ class Search {
       ++result_.pruned;
       return;
     }
-    if (const Bytes least = least_memory(request_, layout);
-        request_.prune && least > request_.cluster.device.memory) {
+    const Bytes least = least_memory(request_, layout);
+    if (request_.prune && least > request_.cluster.device.memory) {
       skip(layout, least);
       return;
     }
     try {
-      plan.layout = placed(layout);
-      insert({plan.layout, sim::simulate(plan, lower(plan), costs_, {.trace = false})});
+      insert(simulated(layout, plan));
     } catch (const InputError& error) {
       // What only this layout asks for, a step beyond the simulator's clock for instance.
       drop({error.what(), "more devices or a smaller batch", 0});
     }
   }
 
+  Candidate simulated(const Layout& layout, Plan& plan) {
+    plan.layout = placed(layout);
+    return {plan.layout, sim::simulate(plan, lower(plan), costs_, {.trace = false})};
+  }
+
   void skip(const Layout& layout, Bytes least) {
     const std::lock_guard lock(mutex_);
     ++result_.cannot_fit;
-    ++drop_too_large();
+    count(too_large());
     if (least > least_skipped_) return;
     if (least < least_skipped_) skipped_.clear();
     least_skipped_ = least;
@@ -148,12 +156,11 @@ class Search {
   /// Nothing fits and nothing was simulated: the nearest of what was skipped says how much it
   /// lacks.
   void simulate_skipped() {
-    Plan plan{request_.model, request_.workload, {}, request_.stack, {}, {}, {}};
+    Plan plan = plan_without_layout();
     for (const auto& [axes, layout] : skipped_) {
       if (interrupt_ != nullptr && interrupt_->load()) return;
       try {
-        plan.layout = placed(layout);
-        keep_nearest({plan.layout, sim::simulate(plan, lower(plan), costs_, {.trace = false})});
+        keep_nearest(simulated(layout, plan));
       } catch (const InputError&) {  // its step is beyond the simulator's clock: no miss to show
       }
     }
@@ -166,23 +173,23 @@ class Search {
     }
   }
 
-  /// The count of layouts that need too much memory.
-  std::int64_t& drop_too_large() {
-    const std::string reason = "does not fit into the device's memory";
-    std::string suggestion = "more ranks, tp or pp";
+  Dropped too_large() const {
+    std::string suggestion = "more ranks, tp or pp, or ";
     if (request_.workload.global_batch > kMostMicrobatches && !request_.pins.microbatches) {
-      suggestion += ", or pin more microbatches than the " + std::to_string(kMostMicrobatches) +
+      suggestion += "pin more microbatches than the " + std::to_string(kMostMicrobatches) +
                     " that are searched";
     } else {
-      suggestion += ", or more microbatches";
+      suggestion += "more microbatches";
     }
-    const Dropped fresh{reason, suggestion, 0};
-    return dropped_.try_emplace(reason, fresh).first->second.count;
+    return {"does not fit into the device's memory", suggestion, 0};
   }
+
+  /// With `mutex_` held.
+  void count(const Dropped& what) { ++dropped_.try_emplace(what.reason, what).first->second.count; }
 
   void drop(const Dropped& what) {
     const std::lock_guard lock(mutex_);
-    ++dropped_.try_emplace(what.reason, what).first->second.count;
+    count(what);
   }
 
   Layout placed(const Layout& layout) {
@@ -214,7 +221,7 @@ class Search {
     const std::lock_guard lock(mutex_);
     ++result_.simulated;
     if (!candidate.simulation.fits(request_.cluster)) {
-      ++drop_too_large();
+      count(too_large());
       keep_nearest(std::move(candidate));
       return;
     }

@@ -101,7 +101,7 @@ MemoryForecast memory_of(const Plan& plan, const RankClass& rank_class, const Me
   MemoryForecast forecast;
   forecast.peak = replay.peak;
   forecast.peak_tensors = replay.peak.total();
-  forecast.reserved = replay.flat + replay.arena;
+  forecast.reserved = replay.reserved();
   forecast.process = process;
   if (replay.peak_point < replay.points.size()) {
     const MemoryPoint& point = replay.points[replay.peak_point];

@@ -77,8 +77,10 @@ struct MemoryReplay {
   /// In list order: one point per instruction that is not kRun, one per operation of a kRun.
   std::vector<MemoryPoint> points;
 
+  /// What a rank sets aside.
+  Bytes reserved() const { return flat + arena; }
   /// What passes through the caches in a step.
-  Bytes working_set() const { return flat + arena; }
+  Bytes working_set() const { return reserved(); }
 };
 
 /// One training step of a rank class. InternalError when the list uses a tensor that is not live,

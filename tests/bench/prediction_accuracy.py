@@ -258,12 +258,11 @@ def contest(parplan, model, cases, options):
     best = min(own, key=Case.measured)
     loss = 0.0
     if chosen is not best:
-        again = {chosen: [], best: []}
+        chosen.times, best.times = [], []
         for repeat in range(options.contest):
-            for case, times in again.items():
+            for case in (chosen, best):
                 case.execute(parplan, options.work, f"contest{repeat}")
-                times.append(case.times.pop())
-        loss = statistics.median(again[chosen]) / statistics.median(again[best]) - 1
+        loss = chosen.measured() / best.measured() - 1
     print(f"{model:18s} predicted best {chosen.layout}, measured best {best.layout}: "
           f"{percent(loss)} slower")
     return loss

@@ -71,14 +71,14 @@ class Execute : public Command {
       if (const auto* none = std::get_if<hw::Unavailable>(&world)) throw HwError(none->reason);
       return train(*std::get<std::unique_ptr<hw::World>>(world), plan);
     }
-    check_fits_here(plan);
-    if (ranks == 1) return train(*hw::open_single_world(options), plan);
     if (ranks > kMostRanksHere) {
       throw InputError(plan_ + ": this host is not asked to start " + std::to_string(ranks) +
                        " ranks, " + std::to_string(kMostRanksHere) +
                        " at most; start them with the cluster's launcher: srun parplan execute "
                        "..., or plan for fewer");
     }
+    check_fits_here(plan);
+    if (ranks == 1) return train(*hw::open_single_world(options), plan);
     const int code = launch_ranks(ranks, arguments());
     if (code > 128 && code != 128 + SIGINT && code != 128 + SIGTERM) {
       throw HwError("a rank was ended by signal " + std::to_string(code - 128) +
@@ -108,11 +108,10 @@ class Execute : public Command {
   /// system would end some process, not necessarily one of ours.
   void check_fits_here(const Plan& plan) const {
     const Program program = lower(plan);
-    const auto ranks_of_class = static_cast<std::int64_t>(
-        static_cast<std::size_t>(plan.layout.ranks()) / program.classes.size());
+    const std::int64_t ranks_of_class = std::int64_t{plan.layout.dp} * plan.layout.tp;
     Bytes all;
     for (const RankClass& c : program.classes) {
-      all += Bytes{ranks_of_class * replay_memory(c, program.precision).working_set().value};
+      all += Bytes{ranks_of_class * replay_memory(c, program.precision).reserved().value};
     }
     if (all > host_memory()) {
       throw InputError(plan_ + ": the tensors of the " + std::to_string(plan.layout.ranks()) +
