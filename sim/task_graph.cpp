@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "sim/core/error.hpp"
+#include "sim/core/message_text.hpp"
 
 namespace parplan::sim {
 namespace {
@@ -82,15 +83,14 @@ Deadlock find_cycle(const TaskGraph& graph, const std::vector<TaskIndex>& sorted
 
 std::string describe(const Deadlock& deadlock, const TaskNames& names) {
   const auto name = [&](TaskIndex t) { return names ? names(t) : "task " + std::to_string(t); };
-  std::string text;
-  for (std::size_t i = 0; i < deadlock.cycle.size(); ++i) {
+  constexpr std::size_t kShownLinks = 8;
+  std::vector<std::string> links(deadlock.cycle.size());
+  for (std::size_t i = 0; i < std::min(kShownLinks, links.size()); ++i) {
     const auto& link = deadlock.cycle[i];
-    if (i > 0) text += "; ";
-    text += name(link.task) + " waits for " +
-            name(deadlock.cycle[(i + 1) % deadlock.cycle.size()].task);
-    if (link.by_resource) text += ", which is before it on the same resource";
+    links[i] = name(link.task) + " waits for " + name(deadlock.cycle[(i + 1) % links.size()].task);
+    if (link.by_resource) links[i] += ", which is before it on the same resource";
   }
-  return text + ".";
+  return first_of(links, kShownLinks) + ".";
 }
 
 ResourceIndex TaskGraphBuilder::add_resource(ResourceOrder order) {

@@ -10,6 +10,7 @@
 #include "hw/world.hpp"
 #include "sim/core/error.hpp"
 #include "sim/core/json_scanner.hpp"
+#include "sim/core/message_text.hpp"
 #include "sim/core/nearest.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/printable_text.hpp"
@@ -20,7 +21,9 @@ using namespace parplan;
 using namespace parplan::tools;
 
 /// Under MPI the whole job ends with this rank's reason.
-int failed(int code, const std::string& reason) {
+int failed(int code, const std::string& what) {
+  constexpr std::size_t kLongestReason = 4000;  // names in it are shortened where they are put in
+  const std::string reason = shortened(what, kLongestReason);
   std::cout.flush();
   if (hw::launched_by_mpi()) hw::abort_world(code, printable(reason));
   std::cerr << "parplan: " << reason << "\n";
@@ -31,7 +34,7 @@ int failed(int code, const std::string& reason) {
 void refuse_other_encodings(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (is_utf8(argv[i])) continue;
-    throw InputError("the argument " + quoted_text(argv[i]) +
+    throw InputError("the argument " + shortened(quoted_text(argv[i]), 80) +
                      " is not valid UTF-8; give the file or name in UTF-8");
   }
 }
@@ -49,7 +52,7 @@ void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
   const std::string given = argv[1];
   if (std::find(known.begin(), known.end(), given) != known.end()) return;
-  throw InputError("there is no command '" + given + "'" + did_you_mean(given, known) +
+  throw InputError("there is no command " + quoted_name(given) + did_you_mean(given, known) +
                    " (the commands are " + names(known) + ")");
 }
 

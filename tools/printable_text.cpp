@@ -16,19 +16,34 @@ std::string escaped(const char* form, unsigned value) {
   return text.data();
 }
 
+/// DEL, C1 controls, the marks that change the direction of text, and the separators of lines.
+bool steers(unsigned point) {
+  const auto between = [point](unsigned low, unsigned high) {
+    return point >= low && point <= high;
+  };
+  return between(0x7F, 0x9F) || point == 0x61C || between(0x200E, 0x200F) ||
+         between(0x2028, 0x202E) || between(0x2066, 0x2069);
+}
+
 /// Bytes at the front of `text` that steer, or 0; `as` is what to show for them.
 std::size_t control_at(std::string_view text, std::string& as) {
   const auto first = static_cast<unsigned char>(text[0]);
-  if ((first < 0x20 && first != '\n' && first != '\t') || first == 0x7F) {
+  if (first < 0x20 && first != '\n' && first != '\t') {
     as = escaped("\\x%02X", first);
     return 1;
   }
-  const auto second = text.size() > 1 ? static_cast<unsigned char>(text[1]) : 0U;
-  if (first == 0xC2 && second >= 0x80 && second <= 0x9F) {
-    as = escaped("\\u%04X", second);
-    return 2;
+  // Lead bytes of what steers: C2 of U+0080.., D8 of U+0600.., E2 of U+2000..
+  const std::size_t length = first == 0xE2 ? 3 : first == 0xC2 || first == 0xD8 ? 2 : 1;
+  if (text.size() < length || (length == 1 && first != 0x7F)) return 0;
+  unsigned point = length == 3 ? 0x2U : length == 2 ? first & 0x1FU : first;
+  for (std::size_t i = 1; i < length; ++i) {
+    const auto next = static_cast<unsigned char>(text[i]);
+    if ((next & 0xC0U) != 0x80U) return 0;
+    point = point << 6U | (next & 0x3FU);
   }
-  return 0;
+  if (!steers(point)) return 0;
+  as = escaped("\\u%04X", point);
+  return length;
 }
 
 std::string printable_but(std::string_view text, bool emphasis) {
@@ -73,12 +88,19 @@ class PrintableOutput::Buffer : public std::streambuf {
     held_.append(text, static_cast<std::size_t>(count));
     if (held_.size() < kMostHeld) return count;
     const std::size_t line = held_.rfind('\n');
-    return pass_on(line == std::string::npos ? held_.size() : line + 1) ? count : 0;
+    // Without a line's end, the last code point may not be whole.
+    return pass_on(line == std::string::npos ? whole_code_points() : line + 1) ? count : 0;
   }
   int sync() override { return pass_on(held_.size()) && target_->pubsync() == 0 ? 0 : -1; }
 
  private:
   static constexpr std::size_t kMostHeld = 1 << 16;
+
+  std::size_t whole_code_points() const {
+    std::size_t end = held_.size();
+    while (end > 0 && (static_cast<unsigned char>(held_[end - 1]) & 0xC0U) == 0x80U) --end;
+    return end > 1 ? end - 1 : held_.size();
+  }
 
   bool pass_on(std::size_t count) {
     const std::string text = printable_but(std::string_view(held_).substr(0, count), true);

@@ -8,7 +8,8 @@
 namespace parplan::tools {
 
 /// `text` with what could steer a terminal written out: control characters but line feed and tab
-/// as \x1B, those of Unicode (U+0080 to U+009F) as \u009B. Bytes that are not UTF-8 stay.
+/// as \x1B; DEL, those of Unicode (U+0080 to U+009F), marks and overrides of the direction of text
+/// and line separators as \u009B, which JSON reads as the same. Bytes that are not UTF-8 stay.
 std::string printable(std::string_view text);
 
 /// While it lives, everything written to the stream passes through `printable`: names come from

@@ -8,6 +8,7 @@
 #include "sim/core/error.hpp"
 #include "sim/core/file_io.hpp"
 #include "sim/core/json_document.hpp"
+#include "sim/core/message_text.hpp"
 #include "sim/core/op_code.hpp"
 #include "sim/core/plan_json.hpp"
 #include "traces/trace_file.hpp"
@@ -16,6 +17,8 @@ namespace parplan::traces {
 namespace {
 
 namespace dom = simdjson::dom;
+
+constexpr std::size_t kShownBytes = 40;
 
 /// Reads one trace; every failure names the file and the event or member.
 class TraceParser {
@@ -53,7 +56,7 @@ class TraceParser {
   void refuse_other_formats() const {
     std::string_view format;
     if (root_["format"].get(format) == simdjson::SUCCESS) {
-      fail("this is a " + std::string(format) + " file, a trace is needed here");
+      fail("this is a " + shortened(format, kShownBytes) + " file, a trace is needed here");
     }
     dom::element type;
     if (root_["model_type"].get(type) == simdjson::SUCCESS) {
@@ -150,7 +153,7 @@ class TraceParser {
     } else if (phase == "C") {
       read_memory(event);
     } else if (phase != "M") {
-      fail("an event of phase \"" + std::string(phase) + "\"");
+      fail("an event of phase \"" + shortened(phase, kShownBytes) + "\"");
     }
   }
 

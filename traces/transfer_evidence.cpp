@@ -18,7 +18,6 @@ namespace {
 constexpr std::size_t kLeastEvents = 3;
 /// A receiver that has not computed for so long was waiting and saw the end at once.
 constexpr Seconds kAttention{2e-6};
-constexpr const char* kOverlappedKey = "overlapped/all_reduce";
 
 /// A collective as its ranks' events show it.
 struct Meeting {
@@ -244,7 +243,8 @@ void TransferEvidence::refit(Cluster& result, CalibrationSummary& summary) const
   if (ratios.empty()) return;
   const double factor = quantile(ratios, 0.5);
   if (factor <= 0.0) return;
-  summary.factors.push_back({kOverlappedKey, factor, relative_spread(ratios, factor),
+  summary.factors.push_back({std::string(kOverlappedAllReduce), factor,
+                             relative_spread(ratios, factor),
                              static_cast<std::int64_t>(ratios.size())});
 }
 

@@ -9,6 +9,7 @@
 #include "hw/page_buffer.hpp"
 #include "hw/random.hpp"
 #include "sim/core/error.hpp"
+#include "sim/core/message_text.hpp"
 
 namespace parplan::hw {
 namespace {
@@ -141,7 +142,7 @@ class Assembly {
           throw InternalError(
               "ranks " + std::to_string(first[at]) + " and " + std::to_string(rank) +
               " hold different values of element " + std::to_string(at) + " of '" + whole.name +
-              "': " + std::to_string(whole.values[at]) + " and " + std::to_string(value));
+              "': " + shortest_text(whole.values[at]) + " and " + shortest_text(value));
         }
       }
     }

@@ -80,9 +80,12 @@ struct LinkSpec {
   bool operator==(const LinkSpec&) const = default;
 };
 
+/// Key of the factor on gradients that are reduced beside backward.
+inline constexpr std::string_view kOverlappedAllReduce = "overlapped/all_reduce";
+
 /// Multipliers that calibration puts on the cost model: predicted = factor x uncalibrated.
 struct CalibrationFactor {
-  std::string key;  ///< an op code's name, or "overlapped/all_reduce"; see traces/calibrate.hpp
+  std::string key;  ///< an op code's name, or kOverlappedAllReduce; see traces/calibrate.hpp
   double factor = 1.0;
   double relative_spread = 0.0;
   std::int64_t samples = 0;

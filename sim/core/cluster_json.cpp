@@ -1,11 +1,17 @@
 #include "sim/core/cluster_json.hpp"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "sim/core/enum_name.hpp"
 #include "sim/core/json_reader.hpp"
 #include "sim/core/json_writer.hpp"
+#include "sim/core/message_text.hpp"
+#include "sim/core/nearest.hpp"
 #include "sim/core/plan_json.hpp"
 
 namespace parplan {
@@ -79,6 +85,27 @@ Json sample_json(const OperationSample& sample) {
   return json;
 }
 
+/// A sample of no work says nothing and would never be used.
+void refuse_empty_shape(JsonReader& r, OpCode code, const OpShape& shape) {
+  static constexpr std::array<std::string_view, 2> kMatrix{"rows", "columns"};
+  static constexpr std::array<std::string_view, 3> kProduct{"rows", "columns", "inner"};
+  static constexpr std::array<std::string_view, 6> kAttention{"batch", "queries",  "keys",
+                                                              "heads", "kv_heads", "head_dim"};
+  std::span<const std::string_view> needed = kMatrix;
+  if (code == OpCode::kLinearForward || code == OpCode::kLinearBackwardInput ||
+      code == OpCode::kLinearBackwardWeight) {
+    needed = kProduct;
+  } else if (code == OpCode::kAttentionForward || code == OpCode::kAttentionBackward) {
+    needed = kAttention;
+  }
+  for (const ShapeField& field : kShapeFields) {
+    if (shape.*field.member > 0) continue;
+    if (std::find(needed.begin(), needed.end(), field.key) == needed.end()) continue;
+    r.element().fail(std::string(name_of(code)) + " needs " + quoted_list(needed) +
+                     " of 1 or more, '" + field.key + "' is missing or 0");
+  }
+}
+
 OperationSample read_sample(JsonReader& r) {
   OperationSample sample;
   const JsonElement code = r.require("code");
@@ -90,6 +117,7 @@ OperationSample read_sample(JsonReader& r) {
     sample.shape.*field.member =
         r.optional_integer<std::int64_t>(field.key, 0, kMostElements).value_or(0);
   }
+  refuse_empty_shape(r, sample.code, sample.shape);
   sample.variant.dropout = r.optional_boolean("dropout").value_or(false);
   sample.variant.causal = r.optional_boolean("causal").value_or(false);
   sample.variant.accumulate = r.optional_boolean("accumulate").value_or(false);
@@ -202,12 +230,29 @@ DeviceSpec read_device(JsonReader& r) {
 void refuse_missing_bandwidth(JsonReader& r, const Cluster& c) {
   const auto check = [&r](bool used, const LinkSpec& link, const char* key) {
     if (!used || link.bandwidth.value > 0.0) return;
-    r.require(key).fail("bandwidth_bytes_per_s is 0, but the cluster has ranks on both ends of '" +
-                        link.name +
-                        "'; give the link's bandwidth, or 1 for nodes or devices_per_node");
+    r.require(key).fail("bandwidth_bytes_per_s is 0, but the cluster has ranks on both ends of " +
+                        quoted_name(link.name) +
+                        "; give the link's bandwidth, or 1 for nodes or devices_per_node");
   };
   check(c.nodes > 1, c.inter_node, "inter_node");
   check(c.devices_per_node > 1 && c.transfers.empty(), c.intra_node, "intra_node");
+}
+
+CalibrationFactor read_factor(JsonReader& r, const std::vector<CalibrationFactor>& earlier) {
+  CalibrationFactor factor;
+  const JsonElement key = r.require("key");
+  factor.key = key.string();
+  if (!op_code_from_name(factor.key) && factor.key != kOverlappedAllReduce) {
+    key.fail_expected("the name of an operation code, or \"" + std::string(kOverlappedAllReduce) +
+                      "\"");
+  }
+  for (const CalibrationFactor& f : earlier) {
+    if (f.key == factor.key) key.fail(quoted_name(f.key) + " has a factor already");
+  }
+  factor.factor = r.number("factor", kFactor);
+  factor.relative_spread = r.number("relative_spread", NumberRange::at_least(0));
+  factor.samples = r.integer<std::int64_t>("samples", 0);
+  return factor;
 }
 
 Provenance read_provenance(JsonReader& r) {
@@ -279,14 +324,8 @@ Cluster read_cluster(const JsonDocument& document) {
   r.optional_array("operations", [&c](JsonReader& s) { c.operations.push_back(read_sample(s)); });
   r.optional_array("transfers", [&c](JsonReader& t) { c.transfers.push_back(read_transfer(t)); });
   refuse_missing_bandwidth(r, c);
-  r.optional_array("calibration", [&c](JsonReader& f) {
-    CalibrationFactor factor;
-    factor.key = f.string("key");
-    factor.factor = f.number("factor", kFactor);
-    factor.relative_spread = f.number("relative_spread", NumberRange::at_least(0));
-    factor.samples = f.integer<std::int64_t>("samples", 0);
-    c.calibration.push_back(std::move(factor));
-  });
+  r.optional_array("calibration",
+                   [&c](JsonReader& f) { c.calibration.push_back(read_factor(f, c.calibration)); });
   r.optional_object("provenance", [&c](JsonReader& p) { c.provenance = read_provenance(p); });
   r.finish();
   return c;

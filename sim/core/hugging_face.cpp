@@ -4,6 +4,7 @@
 #include <string>
 
 #include "sim/core/json_reader.hpp"
+#include "sim/core/message_text.hpp"
 #include "sim/core/model_presets.hpp"
 
 namespace parplan {
@@ -133,6 +134,11 @@ std::optional<RotaryScaling> read_rotary_scaling(JsonReader& object) {
   scaling.factor = object.number("factor", NumberRange::above(0));
   scaling.low_frequency_factor = object.number("low_freq_factor", NumberRange::above(0));
   scaling.high_frequency_factor = object.number("high_freq_factor", NumberRange::above(0));
+  if (scaling.low_frequency_factor >= scaling.high_frequency_factor) {
+    object.require("low_freq_factor")
+        .fail_expected("less than high_freq_factor, " +
+                       shortest_text(scaling.high_frequency_factor));
+  }
   scaling.original_max_positions =
       object.number("original_max_position_embeddings", NumberRange::above(0));
   return scaling;

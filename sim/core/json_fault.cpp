@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "sim/core/json_scanner.hpp"
+#include "sim/core/message_text.hpp"
 
 namespace parplan {
 namespace {

@@ -1,13 +1,12 @@
 #include "sim/core/json_reader.hpp"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "sim/core/error.hpp"
 #include "sim/core/json_document.hpp"
 #include "sim/core/json_scanner.hpp"
+#include "sim/core/message_text.hpp"
 #include "sim/core/nearest.hpp"
 
 namespace parplan {
@@ -50,13 +49,6 @@ std::string place(const JsonDocument& document, const JsonPath& path) {
   return document.name() + ":" + std::to_string(at.line) + ": ";
 }
 
-std::string shortest(double value) {
-  std::array<char, 32> buffer{};
-  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
-  ensure(error == std::errc(), "a double fits the buffer");
-  return {buffer.data(), end};
-}
-
 /// Escaped as in JSON, so that no key can play tricks with the terminal.
 std::string quoted_key(std::string_view key) {
   const std::string escaped = quoted_text(key);
@@ -70,11 +62,11 @@ std::string to_string(const NumberRange& range) {
   const bool has_min = range.above_min || range.min > NumberRange{}.min;
   const bool has_max = range.max < NumberRange{}.max;
   if (has_min && has_max && !range.above_min) {
-    return "a number between " + shortest(range.min) + " and " + shortest(range.max);
+    return "a number between " + shortest_text(range.min) + " and " + shortest_text(range.max);
   }
   std::string text = "a number";
-  if (has_min) text += (range.above_min ? " > " : " >= ") + shortest(range.min);
-  if (has_max) text += (has_min ? " and <= " : " <= ") + shortest(range.max);
+  if (has_min) text += (range.above_min ? " > " : " >= ") + shortest_text(range.min);
+  if (has_max) text += (has_min ? " and <= " : " <= ") + shortest_text(range.max);
   return text;
 }
 
@@ -268,7 +260,8 @@ int expect_format(JsonReader& reader, std::string_view format, int oldest, int n
         name.starts_with(kOurs) &&
         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", kOurs.size()) == std::string::npos;
     if (!is_ours) found->fail_expected("\"" + wanted + "\"");
-    found->fail("this is a " + name + " file, a " + wanted + " file is needed here");
+    found->fail("this is a " + shortened(name, kShownValueBytes) + " file, a " + wanted +
+                " file is needed here");
   }
   const JsonElement version_field = reader.require("version");
   const int version = version_field.integer<int>(1);

@@ -4,9 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/core/error.hpp"
+#include "sim/core/message_text.hpp"
 
 namespace parplan {
 namespace {
+
+constexpr std::size_t kShownKeyBytes = 80;
 
 bool is_identifier(std::string_view name) {
   const auto is_letter = [](char c) {
@@ -121,7 +124,8 @@ std::string path_text(const JsonPath& path) {
   std::string text = "$";
   for (const auto& step : path) {
     if (const auto* name = std::get_if<std::string>(&step)) {
-      text += is_identifier(*name) ? "." + *name : "[" + quoted_text(*name) + "]";
+      text += is_identifier(*name) ? "." + shortened(*name, kShownKeyBytes)
+                                   : "[" + shortened(quoted_text(*name), kShownKeyBytes) + "]";
     } else {
       text += "[" + std::to_string(std::get<std::size_t>(step)) + "]";
     }
@@ -146,13 +150,6 @@ TextPosition position_of(std::string_view text, std::size_t offset) {
     }
   }
   return position;
-}
-
-std::string shortened(std::string_view text, std::size_t most_bytes) {
-  if (text.size() <= most_bytes) return std::string(text);
-  std::size_t end = most_bytes;
-  while (end > 0 && continues_code_point(text[end])) --end;
-  return std::string(text.substr(0, end)) + "...";
 }
 
 }  // namespace parplan

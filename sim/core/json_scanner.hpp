@@ -56,7 +56,4 @@ struct TextPosition {
 };
 [[nodiscard]] TextPosition position_of(std::string_view text, std::size_t offset);
 
-/// `text` for a message: at most `most_bytes`, cut between code points and then ended by "...".
-[[nodiscard]] std::string shortened(std::string_view text, std::size_t most_bytes);
-
 }  // namespace parplan

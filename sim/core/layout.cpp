@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <numeric>
 #include <set>
 
 #include "sim/core/error.hpp"
+#include "sim/core/message_text.hpp"
 #include "sim/core/sharding.hpp"
 
 namespace parplan {
@@ -14,6 +16,9 @@ namespace {
 constexpr std::string_view kForm =
     "a layout looks like dp=2,tp=2,pp=2,schedule=1f1b,microbatches=8,stages=5+6 or "
     "mp=2,devices=0+0+1";
+
+constexpr std::size_t kShownProblems = 2;
+constexpr std::size_t kShownCountsBytes = 60;
 
 std::vector<std::string_view> split_text(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -30,8 +35,8 @@ int parse_count(std::string_view item, std::string_view text, int least) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || value < least ||
       value > kMostRanks) {
-    throw InputError("layout: '" + std::string(item) + "=" + std::string(text) +
-                     "' needs an integer between " + std::to_string(least) + " and " +
+    throw InputError("layout: " + quoted_name(std::string(item) + "=" + std::string(text)) +
+                     " needs an integer between " + std::to_string(least) + " and " +
                      std::to_string(kMostRanks) + "; " + std::string(kForm));
   }
   return value;
@@ -63,12 +68,12 @@ void parse_item(std::string_view item, std::string_view text, Layout& layout) {
   } else if (item == "schedule") {
     const auto schedule = parse_pipeline_schedule(text);
     if (!schedule) {
-      throw InputError("layout: unknown schedule '" + std::string(text) + "'; use gpipe or 1f1b");
+      throw InputError("layout: unknown schedule " + quoted_name(text) + "; use gpipe or 1f1b");
     }
     layout.schedule = *schedule;
   } else {
-    throw InputError("layout: unknown item '" + std::string(item) +
-                     "'; known are dp, tp, pp, mp, schedule, microbatches, stages, devices; " +
+    throw InputError("layout: unknown item " + quoted_name(item) +
+                     "; known are dp, tp, pp, mp, schedule, microbatches, stages, devices; " +
                      std::string(kForm));
   }
 }
@@ -94,6 +99,32 @@ std::string nearest_divisors(std::int64_t n, std::int64_t wanted) {
                         : std::to_string(below) + " or " + std::to_string(above);
 }
 
+/// Those of them that are nearest to `wanted`, as words: "1, 2, 4 or 8".
+std::string some_divisors(std::int64_t n, std::int64_t wanted) {
+  constexpr std::size_t kShown = 8;
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t d = 1; d <= std::min<std::int64_t>(n, kMostRanks); ++d) {
+    if (n % d == 0) divisors.push_back(d);
+  }
+  const std::size_t shown = std::min(kShown, divisors.size());
+  std::stable_sort(divisors.begin(), divisors.end(), [wanted](std::int64_t a, std::int64_t b) {
+    return std::abs(a - wanted) < std::abs(b - wanted);
+  });
+  divisors.resize(shown);
+  std::sort(divisors.begin(), divisors.end());
+  std::string text;
+  for (std::size_t i = 0; i < shown; ++i) {
+    if (i > 0) text += i + 1 == shown ? " or " : ", ";
+    text += std::to_string(divisors[i]);
+  }
+  return text;
+}
+
+/// "stages=3+4", not all of it where it is long.
+std::string shown(const char* item, const std::vector<int>& counts) {
+  return item + std::string("=") + shortened(join(counts), kShownCountsBytes);
+}
+
 class LayoutChecker {
  public:
   LayoutChecker(const Model& model, const Workload& workload, const Layout& layout)
@@ -102,7 +133,7 @@ class LayoutChecker {
   std::vector<Refusal> run() {
     if (layout_.dp < 1 || layout_.tp < 1 || layout_.pp < 1 || layout_.mp < 1 ||
         layout_.microbatches < 1) {
-      refuse("dp, tp, pp, mp and microbatches must be at least 1", "set them to 1 or more");
+      refuse("dp, tp, pp, mp and microbatches must be at least 1", "1 or more of each");
       return refusals_;
     }
     check_axes();
@@ -122,7 +153,7 @@ class LayoutChecker {
     if (layout_.pp > 1 && layout_.mp > 1) {
       refuse("pp=" + std::to_string(layout_.pp) + " and mp=" + std::to_string(layout_.mp) +
                  " exclude each other: both place layers on devices",
-             "keep one of pp and mp");
+             "pp or mp alone");
     }
     if (layout_.mp > 1 && layout_.microbatches > 1) {
       refuse("model parallelism (mp) runs the whole batch at once, microbatches=" +
@@ -132,8 +163,9 @@ class LayoutChecker {
     if (layout_.ranks() > kMostRanks) {
       refuse("more than " + std::to_string(kMostRanks) + " ranks", "smaller dp, tp, pp or mp");
     }
-    if (layout_.microbatches > 65535) {
-      refuse("more than 65535 microbatches", "raise the microbatch size");
+    if (layout_.microbatches > kMostMicrobatches) {
+      refuse("more than " + std::to_string(kMostMicrobatches) + " microbatches",
+             "larger microbatches");
     }
     if (layout_.positions() > 1023) refuse("more than 1023 stages or devices", "pp <= 1023");
   }
@@ -169,13 +201,13 @@ class LayoutChecker {
   void check_stages(int layers) {
     const auto& stages = layout_.stage_layers;
     if (static_cast<int>(stages.size()) != layout_.pp) {
-      refuse("stages=" + join(stages) + " lists " + std::to_string(stages.size()) +
+      refuse(shown("stages", stages) + " lists " + std::to_string(stages.size()) +
                  " stages, pp is " + std::to_string(layout_.pp),
-             "list one count per stage");
+             "one count per stage");
     }
     const std::int64_t sum = std::accumulate(stages.begin(), stages.end(), std::int64_t{0});
     if (sum != layers) {
-      refuse("stages=" + join(stages) + " places " + std::to_string(sum) +
+      refuse(shown("stages", stages) + " places " + std::to_string(sum) +
                  " layers, the model has " + std::to_string(layers),
              "counts that sum to " + std::to_string(layers));
     }
@@ -187,7 +219,7 @@ class LayoutChecker {
   void check_devices(int layers) {
     const auto& devices = layout_.layer_devices;
     if (layout_.mp == 1) {
-      refuse("devices=" + join(devices) + " places layers for mp, the layout has none",
+      refuse(shown("devices", devices) + " places layers for mp, the layout has none",
              layout_.pp > 1 ? "stages=.. for the stages of pp" : "mp=2 or more, or no devices");
       return;
     }
@@ -199,17 +231,17 @@ class LayoutChecker {
     const std::set<int> used(devices.begin(), devices.end());
     if (*used.begin() < 0 || *used.rbegin() >= layout_.mp ||
         static_cast<int>(used.size()) != layout_.mp) {
-      refuse("devices=" + join(devices) + " must use each of 0.." + std::to_string(layout_.mp - 1),
-             "give every device at least one layer");
+      refuse(shown("devices", devices) + " must use each of 0.." + std::to_string(layout_.mp - 1),
+             "at least one layer for every device");
     }
   }
 
   void check_tensor() {
     std::vector<std::string> problems;
     const TensorSharding sharding(model_, layout_.tp, problems);
-    for (std::string& problem : problems) {
-      refuse(std::move(problem), "a tp that divides it (tp=1 always works)");
-    }
+    if (problems.empty()) return;
+    refuse(first_of(problems, kShownProblems),
+           "tp=" + some_divisors(sharding.common_divisor(), layout_.tp));
   }
 
   void check_positions() {
@@ -222,6 +254,7 @@ class LayoutChecker {
         refuse("sequence " + std::to_string(length) + " is longer than the model's " +
                    std::to_string(table->max_positions) + " learned positions",
                "--sequence " + std::to_string(table->max_positions) + " or less");
+        return;
       }
     }
   }
@@ -241,16 +274,16 @@ Layout parse_layout(std::string_view text) {
   for (const std::string_view part : split_text(text, ',')) {
     const std::size_t equals = part.find('=');
     if (equals == std::string_view::npos) {
-      throw InputError("layout: '" + std::string(part) + "' has no '='; " + std::string(kForm));
+      throw InputError("layout: " + quoted_name(part) + " has no '='; " + std::string(kForm));
     }
     const std::string_view item = part.substr(0, equals);
     if (!seen.insert(item).second) {
-      throw InputError("layout: '" + std::string(item) + "' is given twice");
+      throw InputError("layout: " + quoted_name(item) + " is given twice");
     }
     parse_item(item, part.substr(equals + 1), layout);
   }
   if (layout.ranks() > kMostRanks) {
-    throw InputError("layout: '" + std::string(text) + "' has more than the " +
+    throw InputError("layout: " + quoted_name(text) + " has more than the " +
                      std::to_string(kMostRanks) + " ranks that can be planned");
   }
   return layout;

@@ -16,6 +16,8 @@ namespace parplan {
 /// More ranks than any training has had by an order of magnitude; also the most devices of a
 /// cluster.
 inline constexpr int kMostRanks = 1 << 20;
+/// Microbatches of a step; keys hold 16 bits of their number.
+inline constexpr int kMostMicrobatches = 65535;
 
 /// How ranks divide the work. ranks = dp x tp x (pp or mp).
 struct Layout {

@@ -4,6 +4,7 @@
 
 #include "sim/core/class_lowering.hpp"
 #include "sim/core/error.hpp"
+#include "sim/core/message_text.hpp"
 #include "sim/core/plan.hpp"
 #include "sim/core/step_lowering.hpp"
 
@@ -13,7 +14,8 @@ namespace {
 void refuse_broken_layout(const Model& model, const Workload& workload, const Layout& layout) {
   const std::vector<Refusal> refusals = check_layout(model, workload, layout);
   if (refusals.empty()) return;
-  std::string message = "layout " + to_string(layout) + " cannot train model '" + model.name + "':";
+  std::string message = "layout " + shortened(to_string(layout), 80) + " cannot train model " +
+                        quoted_name(model.name) + ":";
   for (const Refusal& r : refusals) message += " " + r.reason + " (try " + r.suggestion + ");";
   message.pop_back();
   throw InputError(message);

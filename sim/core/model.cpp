@@ -3,6 +3,7 @@
 #include <array>
 
 #include "sim/core/error.hpp"
+#include "sim/core/message_text.hpp"
 
 namespace parplan {
 
@@ -68,23 +69,23 @@ class OpChecker {
   void parameter_shape(std::size_t i, std::int64_t rows, std::int64_t columns) const {
     const Parameter& p = model_.parameter(op_.parameters[i]);
     require(p.rows == rows && p.columns == columns,
-            "parameter '" + p.name + "' is " + std::to_string(p.rows) + " x " +
+            "parameter " + quoted_name(p.name) + " is " + std::to_string(p.rows) + " x " +
                 std::to_string(p.columns) + ", needs " + std::to_string(rows) + " x " +
                 std::to_string(columns));
   }
   void real_input(std::size_t i) const {
     const ValueRole role = input(i).role;
     require(role == ValueRole::kActivation || role == ValueRole::kFeatures,
-            "input '" + input(i).name + "' must be an activation or features");
+            "input " + quoted_name(input(i).name) + " must be an activation or features");
   }
   void features(const Value& value, std::int64_t expected) const {
-    require(value.features == expected, "'" + value.name + "' has " +
+    require(value.features == expected, quoted_name(value.name) + " has " +
                                             std::to_string(value.features) + " features, needs " +
                                             std::to_string(expected));
   }
   void same_positions(std::size_t i) const {
     require(input(i).positions == output().positions,
-            "'" + input(i).name + "' and the output differ in positions");
+            quoted_name(input(i).name) + " and the output differ in positions");
   }
   /// One or two real inputs of the output's shape.
   void elementwise(std::size_t inputs) const {
@@ -96,12 +97,13 @@ class OpChecker {
     }
   }
   void probability(double p) const {
-    require(p >= 0.0 && p < 1.0, "dropout must lie in [0, 1), is " + std::to_string(p));
+    require(p >= 0.0 && p < 1.0, "dropout must lie in [0, 1), is " + shortest_text(p));
   }
 
   void check_body(const EmbeddingOp& body) const {
     counts(1, 1, 1);
-    require(input(0).role == ValueRole::kTokens, "input '" + input(0).name + "' must be tokens");
+    require(input(0).role == ValueRole::kTokens,
+            "input " + quoted_name(input(0).name) + " must be tokens");
     require(body.vocabulary > 0, "vocabulary must be positive");
     parameter_shape(0, body.vocabulary, output().features);
     same_positions(0);
@@ -134,7 +136,7 @@ class OpChecker {
   void distinct_inputs() const {
     for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
-        require(op_.inputs[i] != op_.inputs[j], "'" + input(i).name + "' is given twice");
+        require(op_.inputs[i] != op_.inputs[j], quoted_name(input(i).name) + " is given twice");
       }
     }
   }
@@ -184,7 +186,7 @@ class OpChecker {
     real_input(0);
     features(input(0), body.vocabulary);
     require(input(1).role == ValueRole::kClasses,
-            "target '" + input(1).name + "' must hold classes");
+            "target " + quoted_name(input(1).name) + " must hold classes");
     require(input(0).positions == input(1).positions, "logits and classes differ in positions");
     require(output().role == ValueRole::kLoss, "a cross-entropy produces the loss");
   }
@@ -192,7 +194,7 @@ class OpChecker {
     counts(2, 0, 0);
     real_input(0);
     require(input(1).role == ValueRole::kRealTarget,
-            "target '" + input(1).name + "' must be a real target");
+            "target " + quoted_name(input(1).name) + " must be a real target");
     features(input(1), input(0).features);
     require(input(0).positions == input(1).positions, "prediction and target differ in positions");
     require(output().role == ValueRole::kLoss, "a squared error produces the loss");
@@ -204,7 +206,7 @@ class OpChecker {
 };
 
 [[noreturn]] void fail(const Model& model, const std::string& what) {
-  throw InputError("model '" + model.name + "': " + what);
+  throw InputError("model " + quoted_name(model.name) + ": " + what);
 }
 
 std::string too_many(std::size_t count, const std::string& what, std::size_t most) {
@@ -215,7 +217,7 @@ std::string too_many(std::size_t count, const std::string& what, std::size_t mos
 void check_parameters(const Model& model) {
   for (const Parameter& p : model.parameters) {
     if (p.rows < 1 || p.columns < 1 || p.rows > kMostElements / p.columns) {
-      fail(model, "parameter '" + p.name + "' has " + std::to_string(p.rows) + " x " +
+      fail(model, "parameter " + quoted_name(p.name) + " has " + std::to_string(p.rows) + " x " +
                       std::to_string(p.columns) + " elements, which are not between 1 and the " +
                       std::to_string(kMostElements) + " that can be planned");
     }
@@ -229,18 +231,19 @@ void check_layers(const Model& model) {
   std::uint32_t next = 0;
   for (const Layer& layer : model.layers) {
     if (layer.first.index != next || layer.count == 0) {
-      throw InputError("model '" + model.name + "': layer '" + layer.name + "' must start at op " +
-                       std::to_string(next) + " and hold at least one op");
+      throw InputError("model " + quoted_name(model.name) + ": layer " + quoted_name(layer.name) +
+                       " must start at op " + std::to_string(next) + " and hold at least one op");
     }
     if (layer.count > kMostOpsPerLayer) {
-      fail(model, "layer '" + layer.name + "' has " +
+      fail(model, "layer " + quoted_name(layer.name) + " has " +
                       too_many(layer.count, "operations", kMostOpsPerLayer));
     }
     next += layer.count;
   }
   if (next != model.ops.size() || model.ops.empty()) {
-    throw InputError("model '" + model.name + "': the layers hold " + std::to_string(next) +
-                     " of " + std::to_string(model.ops.size()) + " ops; they must hold all");
+    throw InputError("model " + quoted_name(model.name) + ": the layers hold " +
+                     std::to_string(next) + " of " + std::to_string(model.ops.size()) +
+                     " ops; they must hold all");
   }
 }
 
@@ -255,14 +258,15 @@ void check_model(const Model& model) {
     const ValueRole role = model.values[v].role;
     known[v] = role != ValueRole::kActivation && role != ValueRole::kLoss;
     if (model.values[v].features < 1) {
-      throw InputError("model '" + model.name + "': value '" + model.values[v].name +
-                       "' has no features");
+      throw InputError("model " + quoted_name(model.name) + ": value " +
+                       quoted_name(model.values[v].name) + " has no features");
     }
   }
   for (std::size_t i = 0; i < model.ops.size(); ++i) {
     const Op& op = model.ops[i];
-    const std::string where = "model '" + model.name + "', layer '" +
-                              model.layers[layers[i].index].name + "', op '" + op.name + "'";
+    const std::string where = "model " + quoted_name(model.name) + ", layer " +
+                              quoted_name(model.layers[layers[i].index].name) + ", op " +
+                              quoted_name(op.name);
     for (const ValueId input : op.inputs) {
       if (input.index >= known.size() || !known[input.index]) {
         throw InputError(where + ": an input is not produced by an earlier op");

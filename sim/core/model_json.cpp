@@ -10,6 +10,7 @@
 
 #include "sim/core/enum_name.hpp"
 #include "sim/core/error.hpp"
+#include "sim/core/message_text.hpp"
 #include "sim/core/nearest.hpp"
 
 namespace parplan {
@@ -130,6 +131,11 @@ struct AttributeReader {
       value->factor = r.number("factor", NumberRange::above(0));
       value->low_frequency_factor = r.number("low_frequency_factor", NumberRange::above(0));
       value->high_frequency_factor = r.number("high_frequency_factor", NumberRange::above(0));
+      if (value->low_frequency_factor >= value->high_frequency_factor) {
+        r.require("low_frequency_factor")
+            .fail_expected("less than high_frequency_factor, " +
+                           shortest_text(value->high_frequency_factor));
+      }
       value->original_max_positions = r.number("original_max_positions", NumberRange::above(0));
     });
   }
@@ -187,7 +193,7 @@ class ModelReader {
     value.positions = r.enumeration<Positions>("positions", kPositions);
     value.features = r.optional_integer<std::int64_t>("features", 1, kMostElements).value_or(1);
     if (!values_.emplace(value.name, ValueId{model_.values.size()}).second) {
-      r.require("name").fail("the value '" + value.name + "' is declared twice");
+      r.require("name").fail("the value " + quoted_name(value.name) + " is declared twice");
     }
     model_.values.push_back(std::move(value));
   }
@@ -204,7 +210,7 @@ class ModelReader {
       p.initializer.scale = i.optional_number("scale", NumberRange::at_least(0.0)).value_or(0.0);
     });
     if (!parameters_.emplace(p.name, ParameterId{model_.parameters.size()}).second) {
-      r.require("name").fail("the parameter '" + p.name + "' is declared twice");
+      r.require("name").fail("the parameter " + quoted_name(p.name) + " is declared twice");
     }
     model_.parameters.push_back(std::move(p));
   }
@@ -213,7 +219,7 @@ class ModelReader {
     Layer layer;
     layer.name = r.string("name");
     if (!layers_.insert(layer.name).second) {
-      r.require("name").fail("the layer '" + layer.name + "' is declared twice");
+      r.require("name").fail("the layer " + quoted_name(layer.name) + " is declared twice");
     }
     ops_of_layer_.clear();
     layer.first = OpId{model_.ops.size()};
@@ -226,11 +232,11 @@ class ModelReader {
     Op op;
     op.name = r.string("name");
     if (!ops_of_layer_.insert(op.name).second) {
-      r.require("name").fail("the op '" + op.name + "' is declared twice in its layer");
+      r.require("name").fail("the op " + quoted_name(op.name) + " is declared twice in its layer");
     }
     const JsonElement kind = r.require("kind");
     auto body = body_of_kind(kind.string());
-    if (!body) kind.fail("unknown op kind \"" + kind.string() + "\"; " + known_kinds());
+    if (!body) kind.fail("unknown op kind " + quoted_name(kind.string()) + "; " + known_kinds());
     r.array("inputs", [&](JsonElement e) { op.inputs.push_back(find(values_, e, "value")); });
     op.output = find(values_, r.require("output"), "value");
     r.optional_array("parameters", [&](JsonElement e) {
@@ -249,7 +255,7 @@ class ModelReader {
     if (found != known.end()) return found->second;
     std::vector<std::string> names;
     for (const auto& [key, id] : known) names.push_back(key);
-    element.fail("unknown " + what + " '" + name + "'" + did_you_mean(name, names));
+    element.fail("unknown " + what + " " + quoted_name(name) + did_you_mean(name, names));
   }
 
   template <std::size_t I = 0>

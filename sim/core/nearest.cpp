@@ -20,6 +20,9 @@ bool begins_with(std::string_view text, std::string_view prefix) {
                     [](char a, char b) { return fold(a) == fold(b); });
 }
 
+/// Nobody mistypes longer ones, and the table has the square of it.
+constexpr std::size_t kLongestWord = 256;
+
 std::vector<std::string_view> views(std::span<const std::string> words) {
   return {words.begin(), words.end()};
 }
@@ -57,6 +60,7 @@ std::optional<std::string_view> nearest(std::string_view word,
       if (completions++ == 0) completion = candidate;
     }
     const auto [shorter, longer] = std::minmax({word.size(), candidate.size()});
+    if (longer > kLongestWord) continue;
     const std::size_t limit = longer / 3;
     // The distance is at least the difference in length; this spares the table for huge words.
     if (longer - shorter > limit) continue;

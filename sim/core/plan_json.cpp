@@ -1,5 +1,6 @@
 #include "sim/core/plan_json.hpp"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -95,6 +96,26 @@ Layout read_layout(JsonReader& r) {
   return layout;
 }
 
+bool is_digest(std::string_view text) {
+  return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+/// A length that no value of the model has would change nothing but what is reported.
+void refuse_unused_lengths(JsonReader& r, const Plan& plan) {
+  const auto has = [&values = plan.model.values](Positions positions) {
+    return std::any_of(values.begin(), values.end(),
+                       [positions](const Value& v) { return v.positions == positions; });
+  };
+  const auto check = [&r](const char* key, std::int64_t length, bool used) {
+    if (used || length == 1) return;
+    JsonReader workload = r.object("workload");
+    workload.require(key).fail_expected("1, as the model has no such positions");
+  };
+  const bool source = has(Positions::kSource);
+  check("sequence", plan.workload.sequence, source || has(Positions::kSequence));
+  check("source_sequence", plan.workload.source_sequence, source);
+}
+
 Json training_json(const Plan& plan) {
   Json json;
   json["workload"] = to_json(plan.workload);
@@ -165,7 +186,9 @@ Plan read_plan(const JsonDocument& document) {
   Plan plan;
   r.object("cluster", [&plan](JsonReader& c) {
     plan.cluster_name = c.string("name");
-    plan.cluster_digest = c.string("digest");
+    const JsonElement digest = c.require("digest");
+    plan.cluster_digest = digest.string();
+    if (!is_digest(plan.cluster_digest)) digest.fail_expected("16 hexadecimal digits");
   });
   r.optional_object("expectation", [&plan](JsonReader& e) {
     plan.expectation =
@@ -180,6 +203,7 @@ Plan read_plan(const JsonDocument& document) {
   });
   r.object("model", [&plan](JsonReader& m) { plan.model = read_model(m); });
   r.finish();
+  refuse_unused_lengths(r, plan);
   try {
     check_sizes(plan.model, plan.workload);
   } catch (const InputError& error) {

@@ -1,6 +1,9 @@
 #include "sim/core/sharding.hpp"
 
+#include <numeric>
 #include <variant>
+
+#include "sim/core/message_text.hpp"
 
 namespace parplan {
 namespace {
@@ -14,34 +17,42 @@ class Propagation {
               std::vector<std::string>& problems)
       : model_(model), tp_(tp), values_(values), problems_(problems) {}
 
-  void run() {
+  /// Returns what TensorSharding::common_divisor() is.
+  std::int64_t run() {
     for (const Op& op : model_.ops) {
       op_ = &op;
       values_[op.output.index] =
           std::visit([this](const auto& body) { return output_of(body); }, op.body);
     }
+    return common_divisor_;
   }
 
  private:
   Sharding input(std::size_t i) const { return values_[op_->inputs[i].index]; }
 
   void problem(const std::string& what) {
-    problems_.push_back("op '" + model_.value(op_->output).name + "': " + what);
+    problems_.push_back("op " + quoted_name(model_.value(op_->output).name) + ": " + what);
+  }
+  /// A split that no number of ranks but 1 can do.
+  void never(const std::string& what) {
+    problem(what);
+    common_divisor_ = 1;
   }
   void must_divide(std::int64_t count, const std::string& what) {
+    common_divisor_ = std::gcd(common_divisor_, count);
     if (count % tp_ != 0) {
       problem(std::to_string(count) + " " + what + " do not divide by tp=" + std::to_string(tp_));
     }
   }
   void must_be_whole(std::size_t i) {
     if (input(i) != Sharding::kReplicated) {
-      problem("needs all features of '" + model_.value(op_->inputs[i]).name +
-              "', which tensor parallelism splits");
+      never("needs all features of " + quoted_name(model_.value(op_->inputs[i]).name) +
+            ", which tensor parallelism splits");
     }
   }
   Sharding like_inputs() {
     for (std::size_t i = 1; i < op_->inputs.size(); ++i) {
-      if (input(i) != input(0)) problem("one of its inputs is split over tp and another is not");
+      if (input(i) != input(0)) never("one of its inputs is split over tp and another is not");
     }
     return input(0);
   }
@@ -112,13 +123,14 @@ class Propagation {
   std::vector<Sharding>& values_;
   std::vector<std::string>& problems_;
   const Op* op_ = nullptr;
+  std::int64_t common_divisor_ = 0;
 };
 
 }  // namespace
 
 TensorSharding::TensorSharding(const Model& model, int tp, std::vector<std::string>& problems)
     : model_(model), tp_(tp), values_(model.values.size(), Sharding::kReplicated) {
-  if (tp > 1) Propagation(model, tp, values_, problems).run();
+  if (tp > 1) common_divisor_ = Propagation(model, tp, values_, problems).run();
 }
 
 std::int64_t TensorSharding::local_features(ValueId value) const {

@@ -22,6 +22,9 @@ class TensorSharding {
   TensorSharding(const Model& model, int tp, std::vector<std::string>& problems);
 
   int ranks() const { return tp_; }
+  /// What divides everything that must divide: where there are problems, the tensor ranks that have
+  /// none are its divisors.
+  std::int64_t common_divisor() const { return common_divisor_; }
   Sharding of(ValueId value) const { return values_[value.index]; }
   bool split(ValueId value) const { return of(value) == Sharding::kColumns; }
   /// Features of the value on one rank.
@@ -35,6 +38,7 @@ class TensorSharding {
   const Model& model_;
   int tp_;
   std::vector<Sharding> values_;
+  std::int64_t common_divisor_ = 0;
 };
 
 }  // namespace parplan

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "sim/core/error.hpp"
+#include "sim/core/message_text.hpp"
 #include "sim/core/positions.hpp"
 #include "sim/core/units.hpp"
 
@@ -33,7 +34,7 @@ void check_sizes(const Model& model, const Workload& workload) {
   for (const Parameter& p : model.parameters) {
     parameters += 4.0 * kElement * static_cast<double>(p.rows) * static_cast<double>(p.columns);
   }
-  if (parameters > most) fail("the model '" + model.name + "'", parameters, "its layers");
+  if (parameters > most) fail("the model " + quoted_name(model.name), parameters, "its layers");
   double step = 0.0;
   double data = 0.0;
   for (const Value& v : model.values) {

@@ -77,3 +77,45 @@ TEST_CASE("a link that is used has a bandwidth", "[core]") {
   alone["inter_node"]["bandwidth_bytes_per_s"] = alone["intra_node"]["bandwidth_bytes_per_s"] = 0.0;
   CHECK(refusal(alone) == "accepted");
 }
+
+TEST_CASE("samples without work are refused, as they would never be used", "[core]") {
+  const auto sample = [](const char* code, const Json& sizes) {
+    Json entry{{"code", code}, {"dtype", "float32"}, {"median_s", 1e-6}, {"relative_spread", 0.1}};
+    entry.update(sizes);
+    Json json = machine();
+    json["operations"] = Json::array({entry});
+    return refusal(json);
+  };
+  CHECK(sample("linear_forward", {{"rows", 1}, {"columns", 2}, {"inner", 3}}) == "accepted");
+  CHECK_THAT(
+      sample("linear_forward", {{"rows", 0}, {"columns", 2}, {"inner", 3}}),
+      ContainsSubstring("$.operations[0]: linear_forward needs 'rows', 'columns', 'inner' of "
+                        "1 or more, 'rows' is missing or 0"));
+  CHECK_THAT(sample("linear_backward_weight", {{"rows", 1}, {"columns", 2}}),
+             ContainsSubstring("'inner' is missing or 0"));
+  CHECK_THAT(sample("adam", {{"rows", 1}}), ContainsSubstring("'columns' is missing or 0"));
+  const Json attention{{"batch", 1}, {"queries", 2},  {"keys", 2},
+                       {"heads", 2}, {"kv_heads", 1}, {"head_dim", 4}};
+  CHECK(sample("attention_forward", attention) == "accepted");
+  Json headless = attention;
+  headless.erase("heads");
+  CHECK_THAT(sample("attention_backward", headless), ContainsSubstring("'heads' is missing or 0"));
+}
+
+TEST_CASE("a calibration factor belongs to something that is priced", "[core]") {
+  const auto factors = [](const std::vector<std::string>& keys) {
+    Json json = machine();
+    json["calibration"] = Json::array();
+    for (const std::string& key : keys) {
+      json["calibration"].push_back(
+          {{"key", key}, {"factor", 1.5}, {"relative_spread", 0.1}, {"samples", 3}});
+    }
+    return refusal(json);
+  };
+  CHECK(factors({"linear_forward", "adam", "overlapped/all_reduce"}) == "accepted");
+  CHECK_THAT(factors({"linear_foward"}),
+             ContainsSubstring("$.calibration[0].key: expected the name of an operation code, or "
+                               "\"overlapped/all_reduce\", found \"linear_foward\""));
+  CHECK_THAT(factors({"adam", "adam"}),
+             ContainsSubstring("$.calibration[1].key: 'adam' has a factor already"));
+}

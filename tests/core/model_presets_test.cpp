@@ -154,6 +154,15 @@ TEST_CASE("rotary settings are read where newer configs keep them", "[core]") {
   CHECK(old.theta == 5e5);
   REQUIRE(old.scaling);
   CHECK(rotary(R"(, "rope_parameters": {"rope_theta": 500000.0, )" + scaling + "}") == old);
+  for (const char* low : {"4.0", "5.5"}) {
+    CHECK_THROWS_WITH(
+        rotary(std::string(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
+      "low_freq_factor": )") +
+               low + R"(, "high_freq_factor": 4.0,
+      "original_max_position_embeddings": 8192})"),
+        ContainsSubstring("low_freq_factor: expected less than high_freq_factor, 4, found " +
+                          std::string(low)));
+  }
   CHECK_THROWS_WITH(rotary(R"(, "rope_theta": 1.0, "rope_parameters": {"rope_theta": 2.0,
       "rope_type": "default"})"),
                     ContainsSubstring("rope_theta"));

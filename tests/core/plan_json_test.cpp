@@ -17,8 +17,10 @@ Plan sample_plan(const char* model) {
   Plan plan;
   plan.model = *make_preset(model);
   plan.workload.global_batch = 16;
-  plan.workload.sequence = 8;
-  plan.workload.source_sequence = 6;
+  for (const Value& v : plan.model.values) {
+    if (v.positions == Positions::kSequence) plan.workload.sequence = 8;
+    if (v.positions == Positions::kSource) plan.workload.source_sequence = 6;
+  }
   plan.workload.optimizer.kind = OptimizerKind::kAdamW;
   plan.workload.optimizer.weight_decay = 0.1;
   plan.layout = place_layers(plan.model, plan.workload, parse_layout("dp=2,pp=2,microbatches=4"));
@@ -129,7 +131,7 @@ TEST_CASE("a machine file survives a round trip and names what is wrong in it", 
                           0.0});
   c.transfers.push_back({CollectiveKind::kAllReduce, 2, Bytes{1 << 20}, Seconds{1e-4},
                          Seconds{9e-5}, Seconds{}, 0.1});
-  c.calibration.push_back({"overhead/step", 1.25, 0.1, 12});
+  c.calibration.push_back({"linear_forward", 1.25, 0.1, 12});
   c.provenance = {"2026-01-01T00:00:00Z", "host", "oneDNN 2.6.3", "parplan profile", {"a.json"}};
   c.device.process_bytes = Bytes{12'000'000};
   c.device.product_bytes = Bytes{70'000};
@@ -144,4 +146,22 @@ TEST_CASE("a machine file survives a round trip and names what is wrong in it", 
                   InputError);
   CHECK_THROWS_AS(read_cluster(JsonDocument("m.json", replaced(text, "machine", "plan"))),
                   InputError);
+}
+
+TEST_CASE("lengths that the model has no positions for are refused", "[core]") {
+  const std::string decoder = dump(to_json(sample_plan("gpt2-tiny")));
+  CHECK(read_error(replaced(decoder, "\"source_sequence\": 1", "\"source_sequence\": 6")) ==
+        "plan.json:15: $.workload.source_sequence: expected 1, as the model has no such positions, "
+        "found 6");
+  const std::string perceptron = dump(to_json(sample_plan("seed-mlp")));
+  CHECK_THAT(read_error(replaced(perceptron, "\"sequence\": 1", "\"sequence\": 8")),
+             ContainsSubstring("$.workload.sequence: expected 1"));
+}
+
+TEST_CASE("a plan names the machine file it was made for by a whole digest", "[core]") {
+  const std::string text = dump(to_json(sample_plan("gpt2-tiny")));
+  for (const char* digest : {"", "0123456789abcde", "0123456789abcdeg", "0123456789ABCDEF"}) {
+    CHECK_THAT(read_error(replaced(text, "0123456789abcdef", digest)),
+               ContainsSubstring("$.cluster.digest: expected 16 hexadecimal digits"));
+  }
 }

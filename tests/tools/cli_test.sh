@@ -217,7 +217,7 @@ refused --html own.json compare predicted1.json measured1.json --cluster own.jso
 refused --output hf.json plan --model hf.json --sequence 8 --global-batch 4 --cluster own.json --layout single -o hf.json
 refused --output tokens.bin plan "${tiny[@]}" --cluster own.json --layout single --data tokens.bin -o tokens.bin
 refused --output own.json recommend "${tiny[@]}" --cluster own.json -o link.json
-run 0 plan "${tiny[@]}" --cluster own.json --layout single --data tokens.bin -o tokens.json
+run 0 plan --model gpt2-tiny --global-batch 16 --cluster own.json --layout single --data tokens.bin -o tokens.json
 refused --trace tokens.bin execute tokens.json --trace tokens.bin
 for command in "plan ${tiny[*]} --cluster own.json --layout single -o" "simulate one.json --trace" \
   "compare predicted1.json measured1.json --html" "calibrate --cluster own.json measured1.json -o" \
@@ -249,9 +249,9 @@ run 2 plan --model llama-tiny --global-batch 4 --cluster own.json --layout singl
 says err "256 positions"
 run 2 plan --model seed-mlp --global-batch 4 --cluster own.json --layout single --sequence 8
 says err "--sequence 8"
-run 2 plan "${tiny[@]}" --cluster own.json --layout single --data missing.bin
+run 2 plan --model gpt2-tiny --global-batch 16 --cluster own.json --layout single --data missing.bin
 says err "missing.bin"
-run 2 plan "${tiny[@]}" --cluster own.json --layout single --data few.bin --sequence 128 --data-width uint32 -o never.json
+run 2 plan --model gpt2-tiny --global-batch 16 --cluster own.json --layout single --data few.bin --sequence 128 --data-width uint32 -o never.json
 says err "--sequence"
 absent never.json
 run 2 plan "${tiny[@]}" --cluster own.json --layout single --data $'caf\xe9.bin'
@@ -275,6 +275,35 @@ says err "--trace-steps"
 run 0 plan --model gpt2-tiny --global-batch 2048 --cluster dgx-h100:256 --layout dp=2048 --precision float64 -o many.json
 run 2 execute many.json
 says err "2048 ranks"
+
+echo "== options and names that change nothing"
+run 2 plan "${tiny[@]}" --cluster own.json --layout single --data tokens.bin
+says err "--samples 256: the file of --data says how many there are"
+run 2 plan --model gpt2-tiny --global-batch 16 --cluster own.json --layout single --data-width uint32
+says err "--data-width uint32: synthetic data has no file"
+run 2 plan --model seed-mlp --global-batch 16 --cluster own.json --layout single --dropout 0.1
+says err "--dropout 0.1: seed-mlp has no dropout"
+run 0 plan --model seed-mlp --global-batch 16 --cluster own.json --layout single --dropout 0
+run 0 plan "${tiny[@]}" --cluster own.json --layout single --dropout 0.2
+run 2 execute one.json --trace-steps 3
+says err "--trace-steps 3: no trace is written"
+
+echo "== messages have an end"
+sed 's/"devices_per_node": 2/"devices_per_node": 5/' own.json >five.json
+run 2 plan --model gpt2 --global-batch 5 --cluster five.json --layout tp=5
+says err "do not divide by tp=5"
+says err "(try tp=1, 2, 3, 4, 6 or 12)"
+[ "$(wc -c <err)" -lt 400 ] || fail "the message has $(wc -c <err) bytes"
+run 3 recommend --model gpt2 --global-batch 5 --cluster five.json --pin tp=5
+says err "(try tp=1, 2, 3, 4, 6 or 12)"
+[ "$(wc -c <err)" -lt 500 ] || fail "the message has $(wc -c <err) bytes"
+head -c 100000 /dev/zero | tr '\0' x >long
+run 2 plan "${tiny[@]}" --cluster own.json --layout "dp=$(cat long)"
+[ "$(wc -c <err)" -lt 400 ] || fail "the message has $(wc -c <err) bytes"
+sed "s/\"gpt2-tiny\"/\"\\\\u202Egnol-$(cat long)\"/; s/\"out\": [0-9]*/\"out\": 7/" one.json >named.json
+run 2 simulate named.json --cluster own.json
+[ "$(wc -c <err)" -lt 1000 ] || fail "the message has $(wc -c <err) bytes"
+says err '\u202Egnol'
 
 echo "== files of another kind"
 run 2 simulate measured1.json

@@ -361,6 +361,8 @@ TEST_CASE("a measured trace without memory and losses still gives a page", "[too
   CHECK(defect(page) == "");
   CHECK(has(page, "Neither trace has memory samples."));
   CHECK_FALSE(has(page, "Loss of the global batch"));
+  c.measured.trace.losses = {2.5, 1.0, -std::numeric_limits<double>::quiet_NaN()};
+  CHECK(has(c.page(), "2.5 at first, nan at last"));
   c.measured.trace.losses = {std::numeric_limits<double>::quiet_NaN()};
   CHECK(has(c.page(), "No loss of the measured run is a number."));
 }

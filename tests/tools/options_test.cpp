@@ -72,5 +72,7 @@ TEST_CASE("a refused option says its name, what was given, what is allowed", "[t
   }
   CHECK_THAT(refusal({"--dropout", "1"}), ContainsSubstring("between 0 and 0.9"));
   CHECK_THAT(refusal({"--optimizer", "adamv"}), ContainsSubstring("one of adam, adamw"));
+  CHECK(refusal({"--seed", std::string(100'000, '9')}) ==
+        "--seed '" + std::string(80, '9') + "...': " + seed);
   CHECK(refusal({"-o", ""}) == "--output '': expected text that is not empty");
 }

@@ -32,6 +32,7 @@ Plan tiny_plan(const std::string& layout) {
   plan.workload.sequence = 32;
   plan.layout = place_layers(plan.model, plan.workload, parse_layout(layout));
   plan.cluster_name = "round";
+  plan.cluster_digest = "0123456789abcdef";
   return plan;
 }
 

@@ -3,11 +3,14 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "sim/core/message_text.hpp"
 #include "tools/text_table.hpp"
 #include "tools/units_text.hpp"
 
 namespace parplan::tools {
 namespace {
+
+constexpr std::size_t kShownName = 80;
 
 std::string memory_text(const MemoryByKind& peak) {
   std::string text;
@@ -26,17 +29,17 @@ double tokens_per_second(const Workload& workload, Seconds step) {
 }
 
 std::string describe_model(const Model& model, const Workload& workload) {
-  return model.name + ", " + text_of_count(static_cast<double>(model.parameter_count())) +
-         " parameters, " + std::to_string(workload.global_batch) + " x " +
-         std::to_string(workload.sequence) + " per step, " +
-         std::string(name_of(workload.precision));
+  return shortened(model.name, kShownName) + ", " +
+         text_of_count(static_cast<double>(model.parameter_count())) + " parameters, " +
+         std::to_string(workload.global_batch) + " x " + std::to_string(workload.sequence) +
+         " per step, " + std::string(name_of(workload.precision));
 }
 
 void print_simulation(std::ostream& out, const Plan& plan, const sim::Simulation& s,
                       const Cluster& cluster) {
   out << "model      " << describe_model(plan.model, plan.workload) << '\n'
       << "layout     " << to_string(plan.layout) << " on " << plan.layout.ranks() << " of "
-      << cluster.devices() << " devices (" << cluster.name << ")\n"
+      << cluster.devices() << " devices (" << shortened(cluster.name, kShownName) << ")\n"
       << "step time  " << text_of(s.step_time) << ", "
       << text_of_count(tokens_per_second(plan.workload, s.step_time)) << " positions/s\n"
       << "rests on   " << text_of_percent(s.sources.measured) << " measured shapes, "
@@ -54,8 +57,9 @@ void print_simulation(std::ostream& out, const Plan& plan, const sim::Simulation
   const auto fullest = std::max_element(
       s.classes.begin(), s.classes.end(),
       [](const auto& a, const auto& b) { return a.memory.peak_tensors < b.memory.peak_tensors; });
-  out << "\nmemory peak on " << fullest->position << " at " << fullest->memory.peak_moment
-      << ":\n  " << memory_text(fullest->memory.peak) << '\n';
+  out << "\nmemory peak on " << fullest->position << " at "
+      << shortened(fullest->memory.peak_moment, 2 * kShownName) << ":\n  "
+      << memory_text(fullest->memory.peak) << '\n';
   if (!s.fits(cluster)) {
     out << "does not fit: " << text_of(s.peak_memory()) << " needed, "
         << text_of(cluster.device.memory) << " there\n";

@@ -12,6 +12,7 @@
 #include "sim/core/file_io.hpp"
 #include "sim/core/json_writer.hpp"
 #include "sim/core/memory_replay.hpp"
+#include "sim/core/message_text.hpp"
 #include "sim/core/plan_json.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/describe.hpp"
@@ -55,6 +56,10 @@ class Execute : public Command {
   CLI::App& app() override { return app_; }
 
   int run() override {
+    if (trace_.empty() && app_.count("--trace-steps") > 0) {
+      throw InputError("--trace-steps " + std::to_string(trace_steps_) +
+                       ": no trace is written; say where to with --trace, or leave this out");
+    }
     if (!trace_.empty()) {
       const std::vector<InputFile> inputs{{"the plan", plan_}};
       check_output("--trace", trace_, inputs);
@@ -122,12 +127,11 @@ class Execute : public Command {
   }
 
   std::vector<std::string> arguments() const {
-    std::vector<std::string> words{"execute",       plan_,
-                                   "--epochs",      std::to_string(epochs_),
-                                   "--device",      device_,
-                                   "--threads",     std::to_string(threads_),
-                                   "--trace-steps", std::to_string(trace_steps_),
-                                   "--timeout",     std::to_string(timeout_s_)};
+    std::vector<std::string> words{"execute",   plan_,
+                                   "--epochs",  std::to_string(epochs_),
+                                   "--device",  device_,
+                                   "--threads", std::to_string(threads_),
+                                   "--timeout", shortest_text(timeout_s_)};
     if (steps_) {
       words.push_back("--steps");
       words.push_back(std::to_string(*steps_));
@@ -135,6 +139,8 @@ class Execute : public Command {
     if (!trace_.empty()) {
       words.push_back("--trace");
       words.push_back(trace_);
+      words.push_back("--trace-steps");
+      words.push_back(std::to_string(trace_steps_));
     }
     words.push_back("--format");
     words.push_back(format_ == OutputFormat::kJson ? "json" : "text");
@@ -204,7 +210,8 @@ class Execute : public Command {
                 << text_of_count(tokens_per_second(plan.workload, median)) << " positions/s\n";
     }
     if (!result.losses.empty()) {
-      std::cout << "loss       " << result.losses.front() << " -> " << result.losses.back();
+      std::cout << "loss       " << shortest_text(result.losses.front()) << " -> "
+                << shortest_text(result.losses.back());
       const auto lost = std::find_if_not(result.losses.begin(), result.losses.end(),
                                          [](double loss) { return std::isfinite(loss); });
       if (lost != result.losses.end()) {

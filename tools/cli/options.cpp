@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/core/error.hpp"
+#include "sim/core/message_text.hpp"
 #include "sim/core/nearest.hpp"
 
 namespace parplan::tools {
@@ -16,7 +17,7 @@ std::string long_name(const std::string& name) { return name.substr(name.rfind('
 
 [[noreturn]] void fail(const std::string& name, const std::string& text,
                        const std::string& expected) {
-  throw InputError(long_name(name) + " '" + text + "': expected " + expected);
+  throw InputError(long_name(name) + " " + quoted_name(text) + ": expected " + expected);
 }
 
 CLI::Option* add(CLI::App& app, const std::string& name, const std::string& type,
@@ -80,9 +81,7 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, N
   const auto parse = [&value, range, name](const std::string& text) {
     value = parse_number(name, text, range);
   };
-  char shown[32] = {};
-  std::to_chars(shown, shown + sizeof shown - 1, value);
-  return add(app, name, "NUMBER", parse, help)->default_str(shown);
+  return add(app, name, "NUMBER", parse, help)->default_str(shortest_text(value));
 }
 
 CLI::Option* add_number(CLI::App& app, const std::string& name, std::optional<double>& value,
@@ -93,8 +92,12 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, std::optional<do
   return add(app, name, "NUMBER", parse, help);
 }
 
-CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& value,
-                        std::initializer_list<std::string_view> words, const std::string& help) {
+namespace {
+
+/// `value`: a string or an optional one.
+template <class Text>
+CLI::Option* add_word(CLI::App& app, const std::string& name, Text& value,
+                      std::initializer_list<std::string_view> words, const std::string& help) {
   const std::vector<std::string_view> known(words);
   std::string list;
   for (const std::string_view word : known) list += (list.empty() ? "" : ", ") + std::string(word);
@@ -106,7 +109,19 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& val
     }
     fail(name, text, (known.size() > 1 ? "one of " : "") + list + did_you_mean(text, known));
   };
-  return add(app, name, "{" + list + "}", parse, help)->default_str(value);
+  return add(app, name, "{" + list + "}", parse, help);
+}
+
+}  // namespace
+
+CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& value,
+                        std::initializer_list<std::string_view> words, const std::string& help) {
+  return add_word(app, name, value, words, help)->default_str(value);
+}
+
+CLI::Option* add_choice(CLI::App& app, const std::string& name, std::optional<std::string>& value,
+                        std::initializer_list<std::string_view> words, const std::string& help) {
+  return add_word(app, name, value, words, help);
 }
 
 }  // namespace parplan::tools

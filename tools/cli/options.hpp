@@ -53,6 +53,8 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, std::optional<do
 /// One of a few words.
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& value,
                         std::initializer_list<std::string_view> words, const std::string& help);
+CLI::Option* add_choice(CLI::App& app, const std::string& name, std::optional<std::string>& value,
+                        std::initializer_list<std::string_view> words, const std::string& help);
 
 /// `text` as an integer of the range, all of it; nothing when it is none.
 std::optional<std::int64_t> parse_integer(std::string_view text, IntegerRange range);

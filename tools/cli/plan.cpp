@@ -5,6 +5,7 @@
 #include "planner/search.hpp"
 #include "sim/core/error.hpp"
 #include "sim/core/json_writer.hpp"
+#include "sim/core/message_text.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/describe.hpp"
 #include "tools/cli/options.hpp"
@@ -50,16 +51,18 @@ class MakePlan : public Command {
   }
 
  private:
+  std::string shown_layout() const { return shortened(layout_, 80); }
+
   Layout place(const Model& model, const Workload& workload, const Cluster& cluster) const {
     const Layout wanted = parse_layout(layout_);
     if (wanted.ranks() > cluster.devices()) {
-      throw InputError("layout " + layout_ + " needs " + std::to_string(wanted.ranks()) +
+      throw InputError("layout " + shown_layout() + " needs " + std::to_string(wanted.ranks()) +
                        " ranks, " + cluster.name + " has " + std::to_string(cluster.devices()) +
                        " devices");
     }
     const std::vector<Refusal> refusals = check_layout(model, workload, wanted);
     if (!refusals.empty()) {
-      std::string message = "layout " + layout_ + ":";
+      std::string message = "layout " + shown_layout() + ":";
       for (const Refusal& r : refusals) message += " " + r.reason + " (try " + r.suggestion + ");";
       message.pop_back();
       throw InputError(message);

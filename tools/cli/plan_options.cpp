@@ -13,9 +13,11 @@
 #include "sim/core/file_io.hpp"
 #include "sim/core/hugging_face.hpp"
 #include "sim/core/json_writer.hpp"
+#include "sim/core/message_text.hpp"
 #include "sim/core/model_json.hpp"
 #include "sim/core/model_presets.hpp"
 #include "sim/core/nearest.hpp"
+#include "sim/core/op_variant.hpp"
 #include "sim/core/plan_json.hpp"
 #include "sim/core/sizes.hpp"
 #include "tools/cli/options.hpp"
@@ -32,7 +34,7 @@ std::vector<std::string> names_of(const Presets& presets) {
 
 [[noreturn]] void unknown(const std::string& option, const std::string& what,
                           const std::string& kinds, const std::vector<std::string>& presets) {
-  throw InputError(option + " '" + what + "': no preset and no file of that name" +
+  throw InputError(option + " " + quoted_name(what) + ": no preset and no file of that name" +
                    did_you_mean(what, presets) + " (give " + kinds +
                    "; 'parplan presets' lists what is known)");
 }
@@ -45,7 +47,7 @@ void add_format_option(CLI::App& app, OutputFormat& format) {
          [&format](const std::string& text) {
            format = text == "json" ? OutputFormat::kJson : OutputFormat::kText;
            if (text != "json" && text != "text") {
-             throw InputError("--format '" + text + "': expected one of text, json");
+             throw InputError("--format " + quoted_name(text) + ": expected one of text, json");
            }
          },
          "How to print the result")
@@ -69,8 +71,10 @@ void add_plan_options(CLI::App& app, PlanOptions& o) {
   add_number(app, "--dropout", o.dropout, NumberRange::between(0.0, 0.999),
              "Replaces every dropout probability of the model");
   add_text(app, "--data", o.data, "File of token ids to train on (default: synthetic data)");
-  add_choice(app, "--data-width", o.data_width, {"uint16", "uint32"}, "Of the ids in --data");
-  add_integer(app, "--samples", o.samples, kPositions, "Size of the synthetic data set");
+  add_choice(app, "--data-width", o.data_width, {"uint16", "uint32"},
+             "Of the ids in --data (default: uint16)");
+  add_integer(app, "--samples", o.samples, kPositions,
+              "Size of the synthetic data set (default: 10000)");
   add_integer(app, "--seed", o.seed, {0, std::numeric_limits<std::int64_t>::max()},
               "Keys initial values, dropout, data and shuffling");
   add_integer(app, "--bucket-bytes", o.bucket_bytes, {1, kMostBytes.value},
@@ -172,6 +176,22 @@ void set_lengths(const PlanOptions& o, const LoadedModel& loaded, Workload& w) {
   }
 }
 
+bool has_dropout(const Model& model) {
+  return std::any_of(model.ops.begin(), model.ops.end(),
+                     [](const Op& op) { return variant_of(op.body, false).dropout; });
+}
+
+void refuse_unused_data_options(const PlanOptions& o) {
+  if (!o.data.empty() && o.samples) {
+    throw InputError("--samples " + std::to_string(*o.samples) +
+                     ": the file of --data says how many there are; leave one of the two out");
+  }
+  if (o.data.empty() && o.data_width) {
+    throw InputError("--data-width " + *o.data_width +
+                     ": synthetic data has no file; give it with --data, or leave this out");
+  }
+}
+
 Workload make_workload(const PlanOptions& o, const LoadedModel& loaded) {
   Workload w;
   set_lengths(o, loaded, w);
@@ -181,7 +201,8 @@ Workload make_workload(const PlanOptions& o, const LoadedModel& loaded) {
   w.optimizer.learning_rate = o.learning_rate;
   w.optimizer.weight_decay = o.weight_decay;
   w.seed = o.seed;
-  w.data.samples = o.samples;
+  refuse_unused_data_options(o);
+  if (o.samples) w.data.samples = *o.samples;
   if (!o.data.empty()) {
     w.data.kind = DataKind::kTokenFile;
     w.data.path = o.data;
@@ -197,6 +218,10 @@ Workload make_workload(const PlanOptions& o, const LoadedModel& loaded) {
 
 Training load_training(const PlanOptions& options) {
   LoadedModel loaded = load_model(options.model, options.dropout);
+  if (options.dropout.value_or(0.0) > 0.0 && !has_dropout(loaded.model)) {
+    throw InputError("--dropout " + shortest_text(*options.dropout) + ": " + options.model +
+                     " has no dropout that it could replace; leave the option out");
+  }
   const Workload workload = make_workload(options, loaded);
   return {std::move(loaded.model), workload};
 }
@@ -216,8 +241,9 @@ Cluster load_cluster_argument(const std::string& what) {
     const IntegerRange range{1, kMostRanks / preset->devices_per_node};
     const auto nodes = parse_integer(what.substr(colon + 1), range);
     if (!nodes) {
-      throw InputError("--cluster '" + what + "': needs a number of nodes between 1 and " +
-                       std::to_string(range.max) + " after the colon, as " + name + ":4");
+      throw InputError("--cluster " + quoted_name(what) +
+                       ": needs a number of nodes between 1 and " + std::to_string(range.max) +
+                       " after the colon, as " + name + ":4");
     }
     return *make_cluster_preset(name, static_cast<int>(*nodes));
   }

@@ -27,9 +27,9 @@ struct PlanOptions {
   double learning_rate = 1e-3;
   double weight_decay = 0.0;
   std::optional<double> dropout;
-  std::string data;  ///< token file; empty: synthetic
-  std::string data_width = "uint16";
-  std::int64_t samples = 10000;
+  std::string data;                       ///< token file; empty: synthetic
+  std::optional<std::string> data_width;  ///< uint16
+  std::optional<std::int64_t> samples;    ///< of synthetic data: 10000
   std::uint64_t seed = 1;
   std::int64_t bucket_bytes = 4 << 20;
   std::string output;
@@ -42,7 +42,8 @@ struct Training {
 };
 /// The model (a preset, a Hugging Face config.json or a model file) and what a step of it does.
 /// Throws InputError that names close presets, lengths that the model wants or does not have, sizes
-/// that cannot be planned, and a token file that is broken or does not fit.
+/// that cannot be planned, options that would change nothing, and a token file that is broken or
+/// does not fit.
 Training load_training(const PlanOptions& options);
 /// To be asked before the work: throws what `check_output` does about `options.output`.
 void check_plan_output(const PlanOptions& options);

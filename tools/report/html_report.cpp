@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <sstream>
@@ -12,6 +13,7 @@
 #include "sim/core/dtype.hpp"
 #include "sim/core/error.hpp"
 #include "sim/core/file_io.hpp"
+#include "sim/core/message_text.hpp"
 #include "tools/report/assets.hpp"
 #include "tools/report/curves.hpp"
 #include "tools/report/graphviz.hpp"
@@ -210,6 +212,10 @@ class Report {
     return section("errors", "Errors", body + unmatched_markup(comparisons_));
   }
 
+  static std::string loss_text(double loss) {
+    return std::isfinite(loss) ? number_text(loss, 4) : shortest_text(loss);
+  }
+
   std::string losses() const {
     const std::vector<double>& losses = measured_.trace.losses;
     if (losses.empty()) return {};
@@ -217,9 +223,8 @@ class Report {
     for (std::size_t i = 0; i < losses.size(); ++i) curve.x.push_back(static_cast<double>(i));
     const std::string svg = curves_svg({curve}, {"step", "loss", false});
     if (svg.empty()) return "<p class=\"note\">No loss of the measured run is a number.</p>\n";
-    return "<figure><figcaption>Loss of the global batch, " + number_text(losses.front(), 4) +
-           " at first, " + number_text(losses.back(), 4) + " at last</figcaption>" + svg +
-           "</figure>\n";
+    return "<figure><figcaption>Loss of the global batch, " + loss_text(losses.front()) +
+           " at first, " + loss_text(losses.back()) + " at last</figcaption>" + svg + "</figure>\n";
   }
 
   std::string plan_section() const {
