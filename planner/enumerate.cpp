@@ -18,15 +18,20 @@ std::vector<int> divisors(int n) {
 
 bool allowed(const std::optional<int>& pin, int value) { return !pin || *pin == value; }
 
+/// Numbers from `least` to `most` that the replica's batch divides into.
+std::vector<int> dividing_counts(std::int64_t replica_batch, int least, int most) {
+  std::vector<int> counts;
+  for (int m = least; m <= most && m <= replica_batch; ++m) {
+    if (replica_batch % m == 0) counts.push_back(m);
+  }
+  return counts;
+}
+
 std::vector<int> microbatch_counts(const SearchRequest& request, int dp) {
   const std::int64_t batch = request.workload.global_batch;
   if (request.pins.microbatches) return {*request.pins.microbatches};
   if (batch % dp != 0) return {1};
-  std::vector<int> counts;
-  for (int m = 1; m <= kMostMicrobatches && m <= batch / dp; ++m) {
-    if ((batch / dp) % m == 0) counts.push_back(m);
-  }
-  return counts;
+  return dividing_counts(batch / dp, 1, kManyMicrobatches);
 }
 
 /// All layouts of one (dp, tp, positions) triple.
@@ -53,6 +58,24 @@ void add_layouts(const SearchRequest& request, Layout base, int positions,
       layout.schedule = schedule;
       layout.microbatches = m;
       layouts.push_back(layout);
+    }
+  }
+}
+
+/// Calls `visit(layout, positions)` with dp and tp set for every such triple.
+template <class Visit>
+void each_mesh(const SearchRequest& request, const Visit& visit) {
+  const std::vector<int> rank_counts =
+      request.ranks ? std::vector<int>{*request.ranks} : divisors(request.cluster.devices());
+  for (const int ranks : rank_counts) {
+    for (const int tp : divisors(ranks)) {
+      if (!allowed(request.pins.tp, tp)) continue;
+      for (const int positions : divisors(ranks / tp)) {
+        Layout layout;
+        layout.tp = tp;
+        layout.dp = ranks / tp / positions;
+        if (allowed(request.pins.dp, layout.dp)) visit(layout, positions);
+      }
     }
   }
 }
@@ -86,26 +109,31 @@ Pins parse_pins(std::string_view text) {
 }
 
 std::vector<Layout> enumerate_layouts(const SearchRequest& request) {
-  std::vector<int> rank_counts;
-  if (request.ranks) {
-    rank_counts = {*request.ranks};
-  } else {
-    rank_counts = divisors(request.cluster.devices());
-  }
   std::vector<Layout> layouts;
-  for (const int ranks : rank_counts) {
-    for (const int tp : divisors(ranks)) {
-      if (!allowed(request.pins.tp, tp)) continue;
-      for (const int positions : divisors(ranks / tp)) {
-        Layout layout;
-        layout.tp = tp;
-        layout.dp = ranks / tp / positions;
-        if (!allowed(request.pins.dp, layout.dp)) continue;
-        add_layouts(request, layout, positions, layouts);
-      }
-    }
-  }
+  each_mesh(request, [&](const Layout& layout, int positions) {
+    add_layouts(request, layout, positions, layouts);
+  });
   return layouts;
+}
+
+std::vector<std::vector<Layout>> enumerate_many_microbatches(const SearchRequest& request) {
+  const Pins& pins = request.pins;
+  std::vector<std::vector<Layout>> lists;
+  if (pins.microbatches || !allowed(pins.mp, 1)) return lists;
+  each_mesh(request, [&](Layout layout, int positions) {
+    const std::int64_t batch = request.workload.global_batch;
+    if (!allowed(pins.pp, positions) || batch % layout.dp != 0) return;
+    layout.pp = positions;
+    layout.schedule = pins.schedule.value_or(PipelineSchedule::kOneForwardOneBackward);
+    std::vector<Layout> list;
+    for (const int m :
+         dividing_counts(batch / layout.dp, kManyMicrobatches + 1, kMostMicrobatches)) {
+      layout.microbatches = m;
+      list.push_back(layout);
+    }
+    if (!list.empty()) lists.push_back(std::move(list));
+  });
+  return lists;
 }
 
 }  // namespace parplan::planner

@@ -1,6 +1,8 @@
 #include "planner/search.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -8,46 +10,26 @@
 #include <tuple>
 
 #include "sim/core/error.hpp"
-#include "sim/core/op_work.hpp"
-#include "sim/core/positions.hpp"
 
 namespace parplan::planner {
 namespace {
-
-/// Forward and backward flop of all linear ops for the whole batch; a first layer needs no input
-/// gradient, so 4 x rows x in x out is what no layout can avoid.
-double linear_flop(const Model& model, const Workload& workload) {
-  double flop = 0.0;
-  for (const Op& op : model.ops) {
-    const auto* linear = std::get_if<LinearOp>(&op.body);
-    if (linear == nullptr) continue;
-    const auto rows =
-        static_cast<double>(workload.global_batch * positions_of(model.value(op.output), workload));
-    flop += 4.0 * rows * static_cast<double>(linear->in) * static_cast<double>(linear->out);
-  }
-  return flop;
-}
-
-/// The highest rate that any price can rest on: the best measured sample with room for what
-/// interpolation may add, or the peak.
-double fastest_rate(const Cluster& cluster, DType dtype) {
-  constexpr double kInterpolationRoom = 1.5;
-  double rate = 0.0;
-  for (const OperationSample& s : cluster.operations) {
-    if (s.dtype == dtype && s.shape.inner > 0 && s.median.value > 0.0) {
-      rate = std::max(rate, kInterpolationRoom * flop_of(s.code, s.shape).value / s.median.value);
-    }
-  }
-  if (const auto peak = cluster.device.peak.find(dtype); peak != cluster.device.peak.end()) {
-    rate = std::max(rate, peak->second.value);
-  }
-  return rate;
-}
 
 using Order = std::tuple<double, int, std::string>;
 Order order_of(const Candidate& c) {
   return {c.simulation.step_time.value, c.layout.ranks(), to_string(c.layout)};
 }
+
+constexpr const char* kTooLarge = "does not fit into the device's memory";
+
+/// Estimates of step times are taken to be this near to what a simulation says. They are exact
+/// where the microbatches in between all take the same time.
+constexpr double kEstimateSlack = 1.05;
+
+/// A layout beyond kManyMicrobatches, as a step of fewer microbatches of the same size shows it.
+struct Estimate {
+  Layout layout;  ///< placed
+  Seconds step_time;
+};
 
 /// State that the worker threads of a search share.
 class Search {
@@ -67,14 +49,16 @@ class Search {
   SearchResult run() {
     costs_.require_products(request_.model, request_.workload.precision);
     result_.considered = static_cast<std::int64_t>(layouts_.size());
-    const int workers = std::max(1, request_.threads);
-    std::vector<std::thread> threads;
-    for (int w = 1; w < workers; ++w) threads.emplace_back([this] { work(); });
-    work();
-    for (std::thread& t : threads) t.join();
-    if (failure_) std::rethrow_exception(failure_);
+    in_parallel(layouts_.size(), [this](std::size_t i, Plan& plan) {
+      consider(layouts_[i], plan);
+      report_done(1);
+    });
+    if (result_.best.empty() && !stopped()) search_many_microbatches();
     if (result_.best.empty() && !result_.nearest_miss) simulate_skipped();
-    for (auto& [reason, dropped] : dropped_) result_.dropped.push_back(dropped);
+    for (auto& [reason, dropped] : dropped_) {
+      if (reason == kTooLarge) dropped.suggestion = room();
+      result_.dropped.push_back(dropped);
+    }
     std::sort(result_.dropped.begin(), result_.dropped.end(),
               [](const Dropped& a, const Dropped& b) {
                 return std::tie(b.count, a.reason) < std::tie(a.count, b.reason);
@@ -83,67 +67,213 @@ class Search {
   }
 
  private:
+  bool stopped() const { return interrupt_ != nullptr && interrupt_->load(); }
+
   Plan plan_without_layout() const {
     return {request_.model, request_.workload, {}, request_.stack, {}, {}, {}};
   }
 
-  void work() {
-    // The model is large: one copy per worker, not per layout.
-    Plan plan = plan_without_layout();
-    while (true) {
-      const std::size_t i = next_.fetch_add(1);
-      if (i >= layouts_.size()) return;
-      if (interrupt_ != nullptr && interrupt_->load()) return;
-      try {
-        consider(layouts_[i], plan);
-      } catch (...) {
-        const std::lock_guard lock(mutex_);
-        if (!failure_) failure_ = std::current_exception();
-        next_ = layouts_.size();
-        return;
+  /// Calls `work(i, plan)` for all i < count until interrupted, on all threads; rethrows. The model
+  /// is large: one plan per worker, not per layout.
+  template <class Work>
+  void in_parallel(std::size_t count, const Work& work) {
+    std::atomic<std::size_t> next{0};
+    std::exception_ptr failure;
+    const auto worker = [&] {
+      Plan plan = plan_without_layout();
+      while (!stopped()) {
+        const std::size_t i = next.fetch_add(1);
+        if (i >= count) return;
+        try {
+          work(i, plan);
+        } catch (...) {
+          const std::lock_guard lock(mutex_);
+          if (!failure) failure = std::current_exception();
+          next = count;
+          return;
+        }
       }
-      const std::int64_t done = ++done_;
-      if (progress_) {
-        const std::lock_guard lock(mutex_);
-        progress_(done, result_.considered);
-      }
-    }
+    };
+    const auto workers = std::min(static_cast<std::size_t>(std::max(1, request_.threads)), count);
+    std::vector<std::thread> threads;
+    for (std::size_t w = 1; w < workers; ++w) threads.emplace_back(worker);
+    worker();
+    for (std::thread& t : threads) t.join();
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  void report_done(std::int64_t layouts) {
+    const std::lock_guard lock(mutex_);
+    done_ += layouts;
+    if (progress_) progress_(done_, result_.considered);
   }
 
   /// `plan`: the worker's own, which gets the layout.
   void consider(const Layout& layout, Plan& plan) {
-    const std::vector<Refusal> refusals = check_layout(request_.model, request_.workload, layout);
-    if (!refusals.empty()) {
-      drop({refusals.front().reason, refusals.front().suggestion, 0});
-      return;
-    }
+    if (!keeps_rules(layout)) return;
     if (request_.prune && cannot_enter(lower_bound(request_, layout))) {
       const std::lock_guard lock(mutex_);
       ++result_.pruned;
       return;
     }
-    const Bytes least = least_memory(request_, layout);
-    if (request_.prune && least > request_.cluster.device.memory) {
+    if (const Bytes least = least_memory(request_, layout); request_.prune && too_much(least)) {
       skip(layout, least);
       return;
     }
+    simulate_and_insert(placed(layout), plan);
+  }
+
+  bool keeps_rules(const Layout& layout) {
+    const std::vector<Refusal> refusals = check_layout(request_.model, request_.workload, layout);
+    if (refusals.empty()) return true;
+    drop({refusals.front().reason, refusals.front().suggestion, 0});
+    return false;
+  }
+
+  bool too_much(Bytes memory) const { return memory > request_.cluster.device.memory; }
+
+  /// Of the whole step, or of its first `microbatches`.
+  sim::Simulation simulated(const Layout& placed, Plan& plan, int microbatches) const {
+    const std::int64_t samples = request_.workload.global_batch / placed.microbatches;
+    plan.layout = placed;
+    plan.layout.microbatches = microbatches;
+    plan.workload.global_batch = samples * microbatches;
+    return sim::simulate(plan, lower(plan), costs_, {.trace = false});
+  }
+
+  void simulate_and_insert(const Layout& placed, Plan& plan) {
     try {
-      insert(simulated(layout, plan));
+      insert({placed, simulated(placed, plan, placed.microbatches)});
     } catch (const InputError& error) {
       // What only this layout asks for, a step beyond the simulator's clock for instance.
       drop({error.what(), "more devices or a smaller batch", 0});
     }
   }
 
-  Candidate simulated(const Layout& layout, Plan& plan) {
-    plan.layout = placed(layout);
-    return {plan.layout, sim::simulate(plan, lower(plan), costs_, {.trace = false})};
+  void search_many_microbatches() {
+    const std::vector<std::vector<Layout>> lists = enumerate_many_microbatches(request_);
+    for (const std::vector<Layout>& list : lists) {
+      result_.considered += static_cast<std::int64_t>(list.size());
+    }
+    in_parallel(lists.size(), [&](std::size_t i, Plan& plan) {
+      if (!request_.prune) {
+        for (const Layout& layout : lists[i]) {
+          if (!stopped()) consider(layout, plan);
+        }
+        return;
+      }
+      const std::size_t kept = estimate_list(lists[i], plan);
+      report_done(static_cast<std::int64_t>(lists[i].size() - kept));
+    });
+    std::sort(estimates_.begin(), estimates_.end(), [](const Estimate& a, const Estimate& b) {
+      return std::pair(a.step_time, to_string(a.layout)) <
+             std::pair(b.step_time, to_string(b.layout));
+    });
+    in_parallel(estimates_.size(), [this](std::size_t i, Plan& plan) {
+      const Estimate& e = estimates_[i];
+      if (cannot_enter(Seconds{e.step_time.value / kEstimateSlack})) {
+        const std::lock_guard lock(mutex_);
+        ++result_.pruned;
+      } else {
+        simulate_and_insert(e.layout, plan);
+      }
+      report_done(1);
+    });
+  }
+
+  /// Puts what may become one of `best` into `estimates_`, counts the others, and returns how many
+  /// the former are. `list`: as of enumerate_many_microbatches().
+  std::size_t estimate_list(const std::vector<Layout>& list, Plan& plan) {
+    std::vector<Layout> usable;
+    for (const Layout& layout : list) {
+      if (keeps_rules(layout)) usable.push_back(layout);
+    }
+    if (usable.empty()) return 0;
+    if (const Bytes least = least_memory(request_, usable.front()); too_much(least)) {
+      for (const Layout& layout : usable) skip(layout, least);
+      return 0;
+    }
+    try {
+      return estimate_usable(usable, plan);
+    } catch (const InputError& error) {
+      for (std::size_t i = 0; i < usable.size(); ++i) {
+        drop({error.what(), "more devices or a smaller batch", 0});
+      }
+      return 0;
+    }
+  }
+
+  std::size_t estimate_usable(std::vector<Layout>& usable, Plan& plan) {
+    // Smaller microbatches never need more memory: the first that fits parts those that do.
+    std::size_t first = usable.size();
+    for (std::size_t low = 0, at = first - 1; low < first; at = low + (first - low) / 2) {
+      if (stopped()) return 0;
+      usable[at] = placed(usable[at]);
+      if (short_step_fits(usable[at], plan)) {
+        first = at;
+      } else {
+        low = at + 1;
+      }
+    }
+    std::vector<Estimate> estimates;
+    std::vector<Seconds> fastest;  // the best `top` of them
+    std::size_t at = first;
+    for (; at < usable.size(); ++at) {
+      if (stopped()) return 0;
+      const Layout layout = placed(usable[at]);
+      const Seconds time = estimated_time(layout, plan);
+      // More microbatches first fill the pipeline and from then on only cost.
+      const bool full = static_cast<int>(fastest.size()) >= request_.top;
+      if (full && bounded_by_1f1b(layout) && time > fastest.back() * kEstimateSlack) break;
+      estimates.push_back({layout, time});
+      fastest.insert(std::upper_bound(fastest.begin(), fastest.end(), time), time);
+      if (static_cast<int>(fastest.size()) > request_.top) fastest.pop_back();
+    }
+    const std::lock_guard lock(mutex_);
+    result_.cannot_fit += static_cast<std::int64_t>(first);
+    for (std::size_t i = 0; i < first; ++i) count({kTooLarge, "", 0});
+    result_.pruned += static_cast<std::int64_t>(usable.size() - at);
+    estimates_.insert(estimates_.end(), estimates.begin(), estimates.end());
+    return estimates.size();
+  }
+
+  /// Whether 1f1b's memory is the layout's: gpipe needs more, how much only its whole step shows.
+  static bool bounded_by_1f1b(const Layout& layout) {
+    return layout.schedule == PipelineSchedule::kOneForwardOneBackward;
+  }
+
+  /// Microbatches after which 1f1b holds as many activations as it ever does, with a period to
+  /// spare.
+  static int short_step(const Layout& layout) {
+    return std::min(layout.microbatches, 2 * layout.pp + 2);
+  }
+
+  bool short_step_fits(const Layout& placed, Plan& plan) {
+    Layout least = placed;
+    least.schedule = PipelineSchedule::kOneForwardOneBackward;
+    Candidate candidate{placed, simulated(least, plan, short_step(least))};
+    if (candidate.simulation.fits(request_.cluster)) return true;
+    if (!bounded_by_1f1b(placed)) return false;
+    const std::lock_guard lock(mutex_);
+    keep_nearest(std::move(candidate));
+    return false;
+  }
+
+  /// A step of few microbatches, and what further ones add to it.
+  Seconds estimated_time(const Layout& placed, Plan& plan) const {
+    const int few = short_step(placed);
+    const int more = std::min(placed.microbatches, few + placed.pp);
+    const Seconds first = simulated(placed, plan, few).step_time;
+    if (more == few) return first;
+    const Seconds second = simulated(placed, plan, more).step_time;
+    return first + (second - first) * (static_cast<double>(placed.microbatches - few) /
+                                       static_cast<double>(more - few));
   }
 
   void skip(const Layout& layout, Bytes least) {
     const std::lock_guard lock(mutex_);
     ++result_.cannot_fit;
-    count(too_large());
+    count({kTooLarge, "", 0});
     if (least > least_skipped_) return;
     if (least < least_skipped_) skipped_.clear();
     least_skipped_ = least;
@@ -158,9 +288,12 @@ class Search {
   void simulate_skipped() {
     Plan plan = plan_without_layout();
     for (const auto& [axes, layout] : skipped_) {
-      if (interrupt_ != nullptr && interrupt_->load()) return;
+      if (stopped()) return;
       try {
-        keep_nearest(simulated(layout, plan));
+        const Layout whole = placed(layout);
+        const bool shortened = whole.microbatches > kManyMicrobatches && bounded_by_1f1b(whole);
+        const int microbatches = shortened ? short_step(whole) : whole.microbatches;
+        keep_nearest({whole, simulated(whole, plan, microbatches)});
       } catch (const InputError&) {  // its step is beyond the simulator's clock: no miss to show
       }
     }
@@ -173,15 +306,11 @@ class Search {
     }
   }
 
-  Dropped too_large() const {
-    std::string suggestion = "more ranks, tp or pp, or ";
-    if (request_.workload.global_batch > kMostMicrobatches && !request_.pins.microbatches) {
-      suggestion += "pin more microbatches than the " + std::to_string(kMostMicrobatches) +
-                    " that are searched";
-    } else {
-      suggestion += "more microbatches";
-    }
-    return {"does not fit into the device's memory", suggestion, 0};
+  /// What would make room. Where nothing fits, all numbers of microbatches were tried.
+  std::string room() const {
+    const bool tried_all = result_.best.empty() && !request_.pins.microbatches && !stopped();
+    return std::string("more ranks, tp or pp, or ") +
+           (tried_all ? "a smaller model or sequence" : "more microbatches");
   }
 
   /// With `mutex_` held.
@@ -189,6 +318,7 @@ class Search {
 
   void drop(const Dropped& what) {
     const std::lock_guard lock(mutex_);
+    ++result_.refused;
     count(what);
   }
 
@@ -221,7 +351,7 @@ class Search {
     const std::lock_guard lock(mutex_);
     ++result_.simulated;
     if (!candidate.simulation.fits(request_.cluster)) {
-      count(too_large());
+      count({kTooLarge, "", 0});
       keep_nearest(std::move(candidate));
       return;
     }
@@ -238,8 +368,7 @@ class Search {
   const std::atomic<bool>* interrupt_;
   sim::CostModel costs_;
   std::vector<Layout> layouts_;
-  std::atomic<std::size_t> next_{0};
-  std::atomic<std::int64_t> done_{0};
+  std::int64_t done_ = 0;
   std::mutex mutex_;
   std::map<std::pair<int, std::int64_t>, std::vector<double>> layer_costs_;
   std::map<std::string, Dropped> dropped_;
@@ -247,42 +376,11 @@ class Search {
   /// smallest microbatches.
   std::map<std::tuple<int, int, int>, Layout> skipped_;
   Bytes least_skipped_{std::numeric_limits<std::int64_t>::max()};
-  std::exception_ptr failure_;
+  std::vector<Estimate> estimates_;
   SearchResult result_;
 };
 
 }  // namespace
-
-Seconds lower_bound(const SearchRequest& request, const Layout& layout) {
-  const double rate = fastest_rate(request.cluster, request.workload.precision);
-  if (rate <= 0.0) return Seconds{0.0};
-  return Seconds{linear_flop(request.model, request.workload) / rate / layout.ranks()};
-}
-
-Bytes least_memory(const SearchRequest& request, const Layout& layout) {
-  constexpr std::int64_t kCopies = 4;  // the parameter, its gradient, and Adam's two moments
-  const std::int64_t parts = std::int64_t{layout.tp} * layout.pp * layout.mp;
-  return Bytes{kCopies * bytes_of(request.workload.precision) *
-               (request.model.parameter_count() / parts)};
-}
-
-std::vector<double> layer_costs(const Model& model, const Workload& workload,
-                                const sim::CostModel& costs, int tp, std::int64_t samples) {
-  Workload micro = workload;
-  micro.global_batch = samples;
-  Layout layout;
-  layout.tp = tp;
-  const Program program = lower(model, micro, layout, Stack{});
-  std::vector<double> result(model.layers.size(), 0.0);
-  for (const Body& body : program.classes[0].bodies) {
-    for (const Operation& o : body.operations) {
-      if (is_tensor_collective(o.code)) continue;
-      result[o.layer.index] +=
-          costs.operation(o, model.op(o.op).body, workload.precision, 1).time.value;
-    }
-  }
-  return result;
-}
 
 SearchResult search(const SearchRequest& request, const SearchProgress& progress,
                     const std::atomic<bool>* interrupt) {

@@ -13,8 +13,9 @@
 
 namespace parplan::planner {
 
-/// Microbatches that are searched unless pinned; more only lengthen the list of one step.
-inline constexpr int kMostMicrobatches = 256;
+/// Microbatches that are searched first unless pinned; more only lengthen a step, so that they are
+/// looked at where nothing fits with these.
+inline constexpr int kManyMicrobatches = 256;
 
 /// Axes that the caller fixes; open ones are searched.
 struct Pins {
@@ -53,16 +54,21 @@ struct SearchResult {
       best;  ///< that fit, fastest first; ties by fewer ranks, then by layout text
   std::vector<Dropped> dropped;
   /// When nothing fits: of those simulated the one that lacks least memory; when all were skipped,
-  /// the nearest of
-  /// those with the fewest parameters per device and the smallest microbatches.
+  /// the nearest of those with the fewest parameters per device and the smallest microbatches.
+  /// Beyond kManyMicrobatches its times are of a step with fewer microbatches of the same size.
   std::optional<Candidate> nearest_miss;
-  std::int64_t considered = 0;
+  std::int64_t considered = 0;  ///< all that there are to look at
   std::int64_t simulated = 0;
-  std::int64_t pruned = 0;      ///< skipped: `lower_bound` is beyond the slowest of `best`
-  std::int64_t cannot_fit = 0;  ///< skipped: `least_memory` is beyond the device's
+  /// Skipped, slower than all of `best`: by `lower_bound`, or beyond kManyMicrobatches by the
+  /// growth of a shorter step.
+  std::int64_t pruned = 0;
+  /// Skipped: `least_memory`, or beyond kManyMicrobatches a shorter step with microbatches of the
+  /// same size or smaller ones, needs more than the device has.
+  std::int64_t cannot_fit = 0;
+  std::int64_t refused = 0;  ///< break a rule, or their step is beyond the simulator's clock
 
-  /// All that broke no rule.
-  std::int64_t looked_at() const { return simulated + pruned + cannot_fit; }
+  /// Fewer than `considered` when the search was interrupted.
+  std::int64_t looked_at() const { return simulated + pruned + cannot_fit + refused; }
 };
 
 /// Progress of a search, called now and then from one thread: done and total candidates.
@@ -71,11 +77,20 @@ using SearchProgress = std::function<void(std::int64_t done, std::int64_t total)
 /// Enumerates every layout of dp x tp x (pp or mp), schedules and microbatch counts for the allowed
 /// rank counts, places layers by their predicted cost, simulates what passes `check_layout`, most
 /// ranks first, and ranks. `interrupt` (may be null) ends the search early with what was found.
+///
+/// When nothing fits and `pins` leave microbatches open, more than kManyMicrobatches follow, 1f1b
+/// alone unless pinned: gpipe keeps the activations of all microbatches, so that it needs no less
+/// than 1f1b. Their steps are long, so whether they fit and about how long they take is read off
+/// steps of few microbatches of the same size; only those that may enter `best` are simulated.
 SearchResult search(const SearchRequest& request, const SearchProgress& progress = {},
                     const std::atomic<bool>* interrupt = nullptr);
 
-/// All layouts the search considers, in a fixed order, before any is checked.
+/// All layouts the search considers first, in a fixed order, before any is checked.
 std::vector<Layout> enumerate_layouts(const SearchRequest& request);
+
+/// Those with more than kManyMicrobatches: layouts of one list differ in nothing else, the fewest
+/// microbatches come first. Empty when microbatches are pinned.
+std::vector<std::vector<Layout>> enumerate_many_microbatches(const SearchRequest& request);
 
 /// A time that no simulation of the layout can undercut: all matrix-product flop over the ranks at
 /// the fastest measured (or peak) rate.

@@ -1,5 +1,7 @@
 #include "planner/search.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <string>
 
 #include "sim/core/cluster_presets.hpp"
@@ -147,6 +149,110 @@ TEST_CASE("stages are cut by cost: the stage with the wide head holds fewer laye
   // (768 x 50257 against 12 x 768^2 + attention), so the cut lies behind block 9 of 12.
   CHECK(stages[0] >= 10);
   CHECK(stages[0] <= 12);
+}
+
+namespace {
+
+/// The fastest layouts of all searches with microbatches pinned to one of `counts`, at most `top`.
+std::vector<std::pair<std::string, double>> pinned_summary(SearchRequest request,
+                                                           const std::vector<int>& counts) {
+  request.prune = false;
+  request.pins.schedule = PipelineSchedule::kOneForwardOneBackward;
+  std::vector<std::pair<std::string, double>> rows;
+  for (const int m : counts) {
+    request.pins.microbatches = m;
+    for (auto& row : summary(search(request))) rows.push_back(std::move(row));
+  }
+  std::sort(rows.begin(), rows.end(),
+            [](const auto& a, const auto& b) { return a.second < b.second; });
+  rows.resize(std::min(rows.size(), static_cast<std::size_t>(request.top)));
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("more than 256 microbatches are searched where no fewer fit", "[planner]") {
+  const Model model = *make_preset("gpt2-tiny");
+  Cluster cluster = four_devices();
+  cluster.device.memory = Bytes{1};
+  SearchRequest request{model, batch_of(2048), cluster, {}, {}, {}, 6, 1, true};
+  request.pins.microbatches = 256;
+  const SearchResult least =
+      search({model, batch_of(2048), cluster, {}, request.pins, {}, 1, 1, false});
+  REQUIRE(least.nearest_miss);
+  // With 256 microbatches the nearest layout lacks one byte, with fewer it lacks more.
+  cluster.device.memory = Bytes{least.nearest_miss->simulation.peak_memory().value - 1};
+  CHECK(pinned_summary(request, {1, 2, 4, 8, 16, 32, 64, 128, 256}).empty());
+  const auto pinned = pinned_summary(request, {512, 1024, 2048});
+  REQUIRE_FALSE(pinned.empty());
+
+  request.pins = {};
+  const SearchResult found = search(request);
+  CHECK(summary(found) == pinned);
+  CHECK(found.looked_at() == found.considered);
+  request.threads = 3;
+  CHECK(summary(search(request)) == pinned);
+  request.prune = false;
+  const SearchResult exhaustive = search(request);
+  CHECK(summary(exhaustive) == pinned);
+  CHECK(exhaustive.considered == found.considered);
+  CHECK(exhaustive.looked_at() == exhaustive.considered);
+  CHECK(exhaustive.simulated > found.simulated);
+
+  // One byte more, and 256 are enough: nothing beyond them is looked at.
+  cluster.device.memory.value += 1;
+  request.prune = true;
+  const SearchResult enough = search(request);
+  REQUIRE_FALSE(enough.best.empty());
+  for (const Candidate& c : enough.best) CHECK(c.layout.microbatches == 256);
+  CHECK(enough.considered < found.considered);
+}
+
+TEST_CASE("when no number of microbatches fits, more of them are not proposed", "[planner]") {
+  const Model model = *make_preset("gpt2-tiny");
+  Cluster cluster = four_devices();
+  cluster.device.memory = Bytes{6'000'000};
+  SearchRequest request{model, batch_of(1024), cluster, {}, {}, {}, 5, 1, true};
+  const SearchResult none = search(request);
+  REQUIRE(none.best.empty());
+  CHECK(none.looked_at() == none.considered);
+  REQUIRE(none.nearest_miss);
+  CHECK(none.nearest_miss->layout.microbatches > 256);
+  const auto suggested = [](const SearchResult& result) {
+    for (const Dropped& d : result.dropped) {
+      if (d.reason == "does not fit into the device's memory") return d.suggestion;
+    }
+    return std::string("not dropped");
+  };
+  CHECK(suggested(none) == "more ranks, tp or pp, or a smaller model or sequence");
+  request.pins.microbatches = 2;
+  CHECK(suggested(search(request)) == "more ranks, tp or pp, or more microbatches");
+  // gpipe is looked at when it is asked for, and needs what the whole step shows.
+  request.pins = parse_pins("schedule=gpipe,pp=4,tp=1");
+  const SearchResult gpipe = search(request);
+  CHECK(gpipe.best.empty());
+  CHECK(gpipe.looked_at() == gpipe.considered);
+  REQUIRE(gpipe.nearest_miss);
+  CHECK(gpipe.nearest_miss->layout.schedule == PipelineSchedule::kGpipe);
+}
+
+TEST_CASE("an interrupted search tells what it has looked at", "[planner]") {
+  const Model model = *make_preset("gpt2-tiny");
+  Cluster cluster = four_devices();
+  cluster.device.memory = Bytes{30'000'000};
+  std::atomic<bool> stop{false};
+  const SearchRequest request{model, batch_of(1024), cluster, {}, {}, {}, 5, 1, true};
+  std::int64_t reported = 0;
+  const SearchResult result = search(
+      request,
+      [&](std::int64_t done, std::int64_t) {
+        reported = done;
+        stop = done == 3;
+      },
+      &stop);
+  CHECK(reported == 3);
+  CHECK(result.looked_at() == 3);
+  CHECK(result.considered > 100);
 }
 
 TEST_CASE("pinning 'single' leaves one rank", "[planner]") {

@@ -96,7 +96,7 @@ cmp -s two.json again.json || fail "the same plan gives another file"
 
 echo "== recommend"
 run 0 recommend --model gpt2 --cluster dgx-h100 --global-batch 32 --top 2 -o best.json --format json
-json out "format version considered simulated pruned cannot_fit layouts dropped"
+json out "format version considered simulated pruned cannot_fit refused interrupted layouts dropped"
 run 0 simulate best.json
 says out dgx-h100
 run 0 recommend "${tiny[@]}" --cluster "$machine" --ranks 2 --pin pp=2
@@ -287,6 +287,8 @@ run 0 plan --model seed-mlp --global-batch 16 --cluster own.json --layout single
 run 0 plan "${tiny[@]}" --cluster own.json --layout single --dropout 0.2
 run 2 execute one.json --trace-steps 3
 says err "--trace-steps 3: no trace is written"
+run 0 recommend "${tiny[@]}" --cluster own.json --threads 1024
+says err "more than the"
 
 echo "== messages have an end"
 sed 's/"devices_per_node": 2/"devices_per_node": 5/' own.json >five.json
@@ -365,7 +367,13 @@ run 3 plan --model llama-2-70b --cluster dgx-h100 --global-batch 8 --layout tp=8
 run 2 execute large.json --steps 1
 says err "the tensors of the 8 ranks take"
 run 3 recommend --model llama-2-70b --cluster dgx-h100 --global-batch 1024
-says err "more microbatches than the 256 that are searched"
+says err "more ranks, tp or pp, or a smaller model or sequence"
+says err "nearest: "
+
+echo "== more than 256 microbatches"
+many=(--model llama-3.1-8b --cluster dgx-h100:2 --global-batch 4096)
+run 0 recommend "${many[@]}" --pin tp=8,dp=2 --top 1
+says out "recommended: dp=2,tp=8,microbatches=1024"
 
 echo "== output that cannot be written"
 mkdir occupied
@@ -423,6 +431,19 @@ interrupt() { # PLAN TRACE RANKS SIGNAL CODE
   run 0 calibrate --cluster "$machine" "$2" -o interrupted.json
 }
 echo "== interrupt"
+"$parplan" recommend "${many[@]}" >out 2>err &
+job=$!
+for ((i = 0; i < 600; i++)); do
+  [ "$(processor_time $job)" -lt 2 ] || break
+  sleep 0.1
+done
+kill -INT -- "-$job"
+ended_within 30 $job
+[ $code -eq 130 ] || fail "an interrupted search ended with $code, not 130"
+says err "parplan: interrupted; "
+says err "none of them fits"
+says err "does not fit into the device's memory"
+says err "nearest: "
 interrupt one.json stopped1.json 1 INT 130
 interrupt one.json stopped1.json 1 TERM 143
 if [ "$with_mpi" = ON ]; then

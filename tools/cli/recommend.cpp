@@ -6,6 +6,7 @@
 #include "planner/search.hpp"
 #include "sim/core/error.hpp"
 #include "sim/core/json_writer.hpp"
+#include "sim/core/message_text.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/describe.hpp"
 #include "tools/cli/options.hpp"
@@ -47,7 +48,7 @@ class Recommend : public Command {
     add_text(app_, "--pin", pin_, "Fix axes, e.g. tp=2,schedule=1f1b; 'single' is one rank");
     add_integer(app_, "--top", top_, {1, 1000}, "How many layouts to show");
     add_integer(app_, "--threads", threads_, {1, 1024},
-                "Threads to search with (default: all cores)");
+                "Threads to search with (default: all cores; more search no faster)");
     add_choice(app_, "--target", target_, {"parplan"},
                "Who shall run the plan; parplan proposes what it can run");
     add_format_option(app_, format_);
@@ -66,17 +67,21 @@ class Recommend : public Command {
                        std::to_string(cluster.devices()) + " devices");
     }
     request.top = top_;
-    request.threads =
-        threads_.value_or(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+    request.threads = search_threads();
     watch_interrupts();
     const SearchResult result = searched(request);
     if (result.considered == 0) refuse_pins(request);
     if (interrupted()) {
       std::cerr << "parplan: interrupted; " << result.looked_at() << " of " << result.considered
                 << " layouts were looked at\n";
-      if (result.best.empty()) return interrupt_code();
     }
-    if (result.best.empty()) return nothing_fits(request, result);
+    if (result.best.empty()) {
+      std::cerr << (interrupted()
+                        ? "none of them fits\n"
+                        : "no layout fits: " + std::to_string(result.considered) + " considered\n");
+      print_findings(request, result);
+      return interrupted() ? interrupt_code() : kNothingFits;
+    }
     Plan plan = make_plan(options_, model, request.workload, result.best.front().layout, cluster);
     plan.expectation = Expectation{result.best.front().simulation.step_time,
                                    result.best.front().simulation.peak_memory()};
@@ -106,18 +111,20 @@ class Recommend : public Command {
         &interrupted());
   }
 
+  std::string shown_pin() const { return shortened(pin_, 80); }
+
   /// No layout has the pinned axes, whatever the model.
   [[noreturn]] void refuse_pins(const planner::SearchRequest& request) const {
     const planner::Pins& pins = request.pins;
     if (pins.pp.value_or(1) > 1 && pins.mp.value_or(1) > 1) {
-      throw InputError("--pin " + pin_ + ": pp and mp exclude each other; pin one of them");
+      throw InputError("--pin " + shown_pin() + ": pp and mp exclude each other; pin one of them");
     }
     std::int64_t ranks = 1;
     for (const auto& axis : {pins.dp, pins.tp, pins.pp, pins.mp}) ranks *= axis.value_or(1);
     const std::string wanted = ranks_ ? "--ranks " + std::to_string(*ranks_)
                                       : "the " + std::to_string(request.cluster.devices()) +
                                             " devices of " + request.cluster.name;
-    throw InputError("--pin " + pin_ + ": no layout of " + wanted +
+    throw InputError("--pin " + shown_pin() + ": no layout of " + wanted +
                      " has these axes; their product is " + std::to_string(ranks) +
                      ", which must divide the number of ranks, and equal it when all are pinned");
   }
@@ -126,7 +133,7 @@ class Recommend : public Command {
     std::cout << describe_model(plan.model, plan.workload) << "\n"
               << result.considered << " layouts: " << result.simulated << " simulated, "
               << result.pruned << " cannot be faster, " << result.cannot_fit << " cannot fit, "
-              << result.considered - result.looked_at() << " break a rule\n\n";
+              << result.refused << " break a rule\n\n";
     TextTable table({"layout", "ranks", "step time", "against best", "positions/s", "memory"});
     const Seconds best = result.best.front().simulation.step_time;
     for (const Candidate& c : result.best) {
@@ -151,6 +158,8 @@ class Recommend : public Command {
     json["simulated"] = result.simulated;
     json["pruned"] = result.pruned;
     json["cannot_fit"] = result.cannot_fit;
+    json["refused"] = result.refused;
+    json["interrupted"] = interrupted().load();
     nlohmann::ordered_json layouts = nlohmann::ordered_json::array();
     for (const Candidate& c : result.best) {
       Plan candidate = plan;
@@ -166,8 +175,8 @@ class Recommend : public Command {
     std::cout << dump(json);
   }
 
-  int nothing_fits(const planner::SearchRequest& request, const SearchResult& result) const {
-    std::cerr << "no layout fits: " << result.considered << " considered\n";
+  /// What was learnt where nothing fits.
+  static void print_findings(const planner::SearchRequest& request, const SearchResult& result) {
     for (const planner::Dropped& d : result.dropped) {
       std::cerr << "  " << d.count << ": " << d.reason << " (try " << d.suggestion << ")\n";
     }
@@ -176,7 +185,15 @@ class Recommend : public Command {
                 << text_of(result.nearest_miss->simulation.peak_memory()) << " per device, "
                 << text_of(request.cluster.device.memory) << " there\n";
     }
-    return kNothingFits;
+  }
+
+  int search_threads() const {
+    const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    if (threads_.value_or(cores) > cores) {
+      std::cerr << "parplan: --threads " << *threads_ << ": more than the " << cores
+                << " cores of this host search no faster\n";
+    }
+    return threads_.value_or(cores);
   }
 
   CLI::App& app_;
