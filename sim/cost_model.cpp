@@ -290,6 +290,8 @@ TransferCost CostModel::from_benchmark(CollectiveKind kind, int ranks, Bytes siz
   const auto table = transfers_.find({kind, ranks});
   if (table != transfers_.end() && span == Span::kOneNode) {
     cost.wall = read(table->second.wall, size);
+    cost.source = table->second.wall.at(bytes_coordinate(size))->exact ? CostSource::kMeasured
+                                                                       : CostSource::kInterpolated;
     cost.cpu = std::min(read(table->second.cpu, size), cost.wall);
     cost.sender_cpu = std::min(read(table->second.sender_cpu, size), cost.wall);
     if (kind != CollectiveKind::kSendReceive) cost = with_own_cores(cost, ranks);
@@ -304,7 +306,7 @@ TransferCost CostModel::with_own_cores(TransferCost shared, int ranks) const {
   const double crowd = sharing_factor(ranks, cluster_);
   if (crowd <= 1.0) return shared;
   const Seconds cpu = std::min(shared.cpu, shared.wall / crowd);
-  return {shared.wall - cpu * (crowd - 1.0), cpu, shared.sender_cpu};
+  return {shared.wall - cpu * (crowd - 1.0), cpu, shared.sender_cpu, shared.source};
 }
 
 double CostModel::in_situ_correction(CollectiveKind kind, int ranks, Bytes size) const {
@@ -321,7 +323,7 @@ TransferCost CostModel::collective(CollectiveKind kind, int ranks, Bytes size, S
   const TransferCost cost = from_benchmark(kind, ranks, size, span);
   double scale = span == Span::kOneNode ? in_situ_correction(kind, ranks, size) : 1.0;
   if (waits == Waits::kLater) scale *= factor("overlapped/" + std::string(name_of(kind)));
-  return {cost.wall * scale, cost.cpu * scale, cost.sender_cpu * scale};
+  return {cost.wall * scale, cost.cpu * scale, cost.sender_cpu * scale, cost.source};
 }
 
 TransferCost CostModel::point_to_point(Bytes size, Span span) const {

@@ -17,9 +17,9 @@ namespace parplan::sim {
 
 /// What a cost rests on.
 enum class CostSource : std::uint8_t {
-  kMeasured,      ///< this very shape was measured
-  kInterpolated,  ///< between measured shapes
-  kRoofline,      ///< peaks of the device only
+  kMeasured,      ///< this very shape or size was measured
+  kInterpolated,  ///< between measured ones
+  kRoofline,      ///< peaks of the device, latency and bandwidth of the link only
 };
 
 struct OperationCost {
@@ -38,6 +38,7 @@ struct TransferCost {
   Seconds wall;        ///< from start to completion with nothing else running
   Seconds cpu;         ///< meanwhile taken from the core of each rank (of the receiver), <= wall
   Seconds sender_cpu;  ///< point to point: taken from the core of the sender, <= wall
+  CostSource source = CostSource::kRoofline;  ///< of `wall`
 };
 
 /// Whether the ranks do nothing but wait for a collective, or compute and poll it now and then.

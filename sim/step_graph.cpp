@@ -212,15 +212,14 @@ class StepGraphBuilder {
     const TransferCost cost =
         costs_.collective(reduces ? CollectiveKind::kAllReduce : CollectiveKind::kAllGather, tp,
                           size, span_of_tensor_group(program_.layout, costs_.cluster()));
-    constexpr CostSource kSource = CostSource::kInterpolated;
     if (!shares_core()) {
-      compute(StepTask::Part::kOperation, index, cost.wall + costs_.operation_overhead(), kSource,
-              o);
+      compute(StepTask::Part::kOperation, index, cost.wall + costs_.operation_overhead(),
+              cost.source, o);
       return;
     }
-    compute(StepTask::Part::kOperation, index, cost.wall - cost.cpu, kSource, o);
-    compute(StepTask::Part::kOperationCpu, index, cost.cpu + costs_.operation_overhead(), kSource,
-            o);
+    compute(StepTask::Part::kOperation, index, cost.wall - cost.cpu, cost.source, o);
+    compute(StepTask::Part::kOperationCpu, index, cost.cpu + costs_.operation_overhead(),
+            cost.source, o);
   }
 
   const LinkSpec& link_to(int peer) const {

@@ -131,6 +131,18 @@ TEST_CASE("transfers in steps correct the benchmark, and only of one node", "[si
   CHECK(wall(costs, 10'000, Span::kSeveralNodes) == Approx(1e-5 * 1 + 1e-5).epsilon(1e-6));
 }
 
+TEST_CASE("a transfer says what its price rests on", "[sim]") {
+  Cluster c = machine();
+  const auto source = [&c](std::int64_t bytes, Span span = Span::kOneNode) {
+    return CostModel(c).collective(CollectiveKind::kAllReduce, 2, Bytes{bytes}, span).source;
+  };
+  CHECK(source(1 << 20) == sim::CostSource::kRoofline);  // latency and bandwidth are no samples
+  c.transfers = {transfer(1 << 10, 1e-5), transfer(1 << 20, 1e-3)};
+  CHECK(source(1 << 20) == sim::CostSource::kMeasured);
+  CHECK(source(1 << 15) == sim::CostSource::kInterpolated);
+  CHECK(source(1 << 20, Span::kSeveralNodes) == sim::CostSource::kRoofline);
+}
+
 TEST_CASE("a collective measured by ranks that shared cores is freed of their turns", "[sim]") {
   Cluster c = machine();
   c.devices_per_node = 4;
