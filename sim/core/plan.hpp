@@ -21,7 +21,8 @@ struct Stack {
   bool operator==(const Stack&) const = default;
 };
 
-/// What the planner expected when it wrote the plan; informative.
+/// What the planner expected when it wrote the plan; informative. A plan that was edited since has
+/// none.
 struct Expectation {
   Seconds step_time;
   Bytes peak_memory;  ///< of the fullest device

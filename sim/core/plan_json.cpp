@@ -173,7 +173,8 @@ Json to_json(const Plan& plan) {
   Json json{{"format", "parplan/plan"}, {"version", 1}};
   json["cluster"] = {{"name", plan.cluster_name}, {"digest", plan.cluster_digest}};
   if (plan.expectation) {
-    json["expectation"] = {{"step_time_s", plan.expectation->step_time.value},
+    json["expectation"] = {{"plan_digest", digest_of(plan)},
+                           {"step_time_s", plan.expectation->step_time.value},
                            {"peak_memory_bytes", plan.expectation->peak_memory.value}};
   }
   json.update(training_json(plan));
@@ -190,7 +191,9 @@ Plan read_plan(const JsonDocument& document) {
     plan.cluster_digest = digest.string();
     if (!is_digest(plan.cluster_digest)) digest.fail_expected("16 hexadecimal digits");
   });
-  r.optional_object("expectation", [&plan](JsonReader& e) {
+  std::string expected_of;
+  r.optional_object("expectation", [&](JsonReader& e) {
+    expected_of = e.optional_string("plan_digest").value_or("");
     plan.expectation =
         Expectation{e.quantity<Seconds>("step_time_s"), e.quantity<Bytes>("peak_memory_bytes")};
   });
@@ -212,6 +215,7 @@ Plan read_plan(const JsonDocument& document) {
   for (const Refusal& refusal : check_layout(plan.model, plan.workload, plan.layout)) {
     r.require("layout").fail(refusal.reason + "; try " + refusal.suggestion);
   }
+  if (plan.expectation && expected_of != digest_of(plan)) plan.expectation.reset();
   return plan;
 }
 

@@ -66,6 +66,13 @@ TEST_CASE("a plan's digest ignores what was expected of it and sees everything e
   CHECK(digest_of(other) != digest_of(plan));
 }
 
+TEST_CASE("nothing is expected of a plan that was edited since", "[core]") {
+  const std::string text = dump(to_json(sample_plan("seed-mlp")));
+  REQUIRE(read_plan(JsonDocument("plan.json", text)).expectation.has_value());
+  const std::string edited = replaced(text, "\"seed\": 1", "\"seed\": 2");
+  CHECK_FALSE(read_plan(JsonDocument("plan.json", edited)).expectation.has_value());
+}
+
 TEST_CASE("a damaged plan file is refused with file, line and path", "[core]") {
   const std::string text = dump(to_json(sample_plan("seed-mlp")));
   CHECK(read_error(text) == "accepted");
