@@ -145,6 +145,7 @@ Simulation simulate(const Plan& plan, const Program& program, const CostModel& c
   if (options.trace) {
     result.trace = predicted_trace(plan, program, step, line, replays, process);
     result.trace.machine = costs.cluster().name;
+    result.trace.device = costs.cluster().device.name;
   }
   return result;
 }

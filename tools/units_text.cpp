@@ -20,7 +20,7 @@ std::string three_digits(double value, const char* unit) {
 
 std::string text_of(Seconds time) {
   const double t = std::abs(time.value);
-  if (t == 0.0) return "0 s";
+  if (t < 5e-13) return "0 s";  // clocks count picoseconds
   if (t >= 1.0) return three_digits(time.value, "s");
   if (t >= 1e-3) return three_digits(time.value * 1e3, "ms");
   if (t >= 1e-6) return three_digits(time.value * 1e6, "us");

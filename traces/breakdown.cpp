@@ -1,10 +1,12 @@
 #include "traces/breakdown.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <set>
 
 #include "sim/core/op_code.hpp"
-#include "traces/statistics.hpp"
+#include "traces/step_times.hpp"
 
 namespace parplan::traces {
 namespace {
@@ -17,62 +19,103 @@ struct Step {
   std::vector<const TraceEvent*> transfers;
 };
 
-/// A gap in which nothing is awaited: overhead, but in a prediction the core's work for transfers
-/// issued in it is communication. Measured, that work is spread over what follows.
-void account_busy_gap(const Step& step, Picoseconds from, Picoseconds to, RankBreakdown& b) {
-  Picoseconds work;
-  for (const TraceEvent* t : step.transfers) {
-    if (step.predicted && t->start >= from && t->start < to) work += t->cpu;
+/// Takes one step of one rank apart.
+class Account {
+ public:
+  explicit Account(Step& step) : step_(step) {
+    const auto by_start = [](const TraceEvent* a, const TraceEvent* b) {
+      return a->start < b->start;
+    };
+    std::sort(step.compute.begin(), step.compute.end(), by_start);
+    std::sort(step.transfers.begin(), step.transfers.end(), by_start);
   }
-  work = std::min(work, to - from);
-  b.communication += to_seconds(work);
-  b.overhead += to_seconds(to - from - work);
-}
 
-/// Splits the gap [from, to) of the compute stream: the part before the awaited transfer moves is
-/// waiting, the part in which it moves communication, the rest overhead. The awaited transfer is
-/// the one that ends last within the gap.
-void account_gap(const Step& step, Picoseconds from, Picoseconds to, RankBreakdown& b) {
-  const TraceEvent* awaited = nullptr;
-  for (const TraceEvent* t : step.transfers) {
-    if (t->end <= from || t->end > to) continue;
-    if (awaited == nullptr || t->end > awaited->end) awaited = t;
-  }
-  if (awaited == nullptr) {
-    account_busy_gap(step, from, to, b);
-    return;
-  }
-  const Picoseconds moves = std::clamp(awaited->start + awaited->waiting, from, awaited->end);
-  b.waiting += to_seconds(moves - from);
-  b.communication += to_seconds(awaited->end - moves);
-  b.overhead += to_seconds(to - awaited->end);
-}
-
-RankBreakdown account(Step& step, std::int32_t rank) {
-  RankBreakdown b;
-  b.rank = rank;
-  b.step = to_seconds(step.end - step.begin);
-  const auto by_start = [](const TraceEvent* a, const TraceEvent* c) {
-    return a->start < c->start;
-  };
-  std::sort(step.compute.begin(), step.compute.end(), by_start);
-  Picoseconds cursor = step.begin;
-  for (const TraceEvent* e : step.compute) {
-    if (e->start > cursor) account_gap(step, cursor, e->start, b);
-    const Picoseconds from = std::max(cursor, e->start);
-    if (e->end <= from) continue;
-    const Seconds time = to_seconds(e->end - from);
-    if (is_tensor_collective(*e)) {
-      const Seconds waited = std::min(time, to_seconds(e->waiting));
-      b.waiting += waited;
-      b.communication += time - waited;
-    } else {
-      b.compute += time;
+  RankBreakdown take() {
+    b_.step = to_seconds(step_.end - step_.begin);
+    Picoseconds cursor = step_.begin;
+    for (const TraceEvent* e : step_.compute) {
+      if (e->start > cursor) gap(cursor, e->start, is_operation(*e));
+      const Picoseconds from = std::max(cursor, e->start);
+      if (e->end <= from) continue;
+      computed(*e, to_seconds(e->end - from));
+      cursor = e->end;
     }
-    cursor = e->end;
+    if (step_.end > cursor) gap(cursor, step_.end, false);
+    return b_;
   }
-  if (step.end > cursor) account_gap(step, cursor, step.end, b);
-  return b;
+
+ private:
+  static bool is_operation(const TraceEvent& e) {
+    return e.key.phase() == Phase::kForward || e.key.phase() == Phase::kBackward;
+  }
+
+  void computed(const TraceEvent& e, Seconds time) {
+    if (!is_tensor_collective(e)) {
+      b_.compute += time;
+      return;
+    }
+    const Seconds waited = std::min(time, to_seconds(e.waiting));
+    b_.waiting += waited;
+    b_.communication += time - waited;
+  }
+
+  /// Splits the gap [from, to) of the compute stream: the part before the awaited transfer moves is
+  /// waiting, the part in which it moves communication. The awaited transfer is the one that ends
+  /// last within the gap.
+  void gap(Picoseconds from, Picoseconds to, bool between_operations) {
+    const TraceEvent* awaited = nullptr;
+    for (const TraceEvent* t : step_.transfers) {
+      if (t->end <= from || t->end > to) continue;
+      if (awaited == nullptr || t->end > awaited->end) awaited = t;
+    }
+    if (awaited != nullptr) {
+      const Picoseconds moves = std::clamp(awaited->start + awaited->waiting, from, awaited->end);
+      b_.waiting += to_seconds(moves - from);
+      b_.communication += to_seconds(awaited->end - moves);
+      from = awaited->end;
+    }
+    busy(from, to, between_operations);
+  }
+
+  /// Nothing is awaited: overhead, but a prediction has here, apart, the core's work for transfers
+  /// that were issued before. Of reductions that go on beside operations it is done, and measured,
+  /// within these.
+  void busy(Picoseconds from, Picoseconds to, bool between_operations) {
+    for (; step_.predicted && issued_ < step_.transfers.size() &&
+           step_.transfers[issued_]->start < to;
+         ++issued_) {
+      const TraceEvent& t = *step_.transfers[issued_];
+      (t.key.phase() == Phase::kReduceGradients ? reducing_ : moving_) += t.cpu;
+    }
+    Picoseconds left = to - from;
+    const auto spend = [&left](Picoseconds& work, Seconds& part) {
+      const Picoseconds done = std::min(work, left);
+      part += to_seconds(done);
+      work -= done;
+      left -= done;
+    };
+    spend(moving_, b_.communication);
+    spend(reducing_, between_operations ? b_.compute : b_.communication);
+    b_.overhead += to_seconds(left);
+  }
+
+  Step& step_;
+  RankBreakdown b_;
+  std::size_t issued_ = 0;  ///< transfers whose core work is, or was, in the next two
+  Picoseconds moving_;      ///< core work still to be done: transfers between positions
+  Picoseconds reducing_;    ///< the same of gradient reductions
+};
+
+constexpr std::array kTimes = {&RankBreakdown::step, &RankBreakdown::compute,
+                               &RankBreakdown::communication, &RankBreakdown::waiting,
+                               &RankBreakdown::overhead};
+
+Seconds mean_time_of(const Trace& trace, const std::set<std::int32_t>& steps) {
+  Seconds sum;
+  for (const auto& [step, time] : step_times(trace)) {
+    if (steps.contains(step)) sum += time;
+  }
+  return Seconds{sum.value / static_cast<double>(steps.size())};
 }
 
 }  // namespace
@@ -89,9 +132,10 @@ bool spans_operations(const TraceEvent& e) {
 }
 
 std::vector<RankBreakdown> break_down(const Trace& trace) {
+  const std::set<std::int32_t> typical = typical_steps(trace);
   std::map<std::int32_t, std::map<std::int32_t, Step>> ranks;
   for (const TraceEvent& e : trace.events) {
-    if (spans_operations(e)) continue;
+    if (spans_operations(e) || !typical.contains(e.step)) continue;
     Step& step = ranks[e.rank][e.step];
     step.predicted = trace.source == TraceSource::kPredicted;
     if (e.key.phase() == Phase::kStep) {
@@ -101,51 +145,22 @@ std::vector<RankBreakdown> break_down(const Trace& trace) {
       (e.stream == Stream::kCompute ? step.compute : step.transfers).push_back(&e);
     }
   }
+  const Seconds mean = mean_time_of(trace, typical);
+  const double scale = mean.value > 0.0 ? step_time_of(trace) / mean : 1.0;
   std::vector<RankBreakdown> result;
   for (auto& [rank, steps] : ranks) {
-    std::vector<RankBreakdown> each;
-    for (auto& [number, step] : steps) each.push_back(account(step, rank));
-    // The step nearest to the median as a whole, so that its parts still sum to it.
-    std::vector<double> times;
-    for (const RankBreakdown& b : each) times.push_back(b.step.value);
-    const double middle = median_of(times);
-    result.push_back(*std::min_element(each.begin(), each.end(), [&](const auto& a, const auto& c) {
-      return std::abs(a.step.value - middle) < std::abs(c.step.value - middle);
-    }));
+    RankBreakdown sum;
+    sum.rank = rank;
+    for (auto& [number, step] : steps) {
+      const RankBreakdown one = Account(step).take();
+      for (const auto part : kTimes) sum.*part += one.*part;
+    }
+    for (const auto part : kTimes) {
+      sum.*part = Seconds{(sum.*part).value * scale / static_cast<double>(steps.size())};
+    }
+    result.push_back(sum);
   }
   return result;
-}
-
-namespace {
-
-/// By step, the time of its slowest rank.
-std::map<std::int32_t, double> step_times(const Trace& trace) {
-  std::map<std::int32_t, double> slowest;
-  for (const TraceEvent& e : trace.events) {
-    if (e.key.phase() != Phase::kStep) continue;
-    double& time = slowest[e.step];
-    time = std::max(time, to_seconds(e.end - e.start).value);
-  }
-  return slowest;
-}
-
-}  // namespace
-
-std::set<std::int32_t> typical_steps(const Trace& trace) {
-  std::vector<std::pair<double, std::int32_t>> by_time;
-  for (const auto& [step, time] : step_times(trace)) by_time.emplace_back(time, step);
-  std::sort(by_time.begin(), by_time.end());
-  const std::size_t quarter = by_time.size() / 4;
-  std::set<std::int32_t> typical;
-  for (std::size_t i = quarter; i < by_time.size() - quarter; ++i)
-    typical.insert(by_time[i].second);
-  return typical;
-}
-
-Seconds step_time_of(const Trace& trace) {
-  std::vector<double> times;
-  for (const auto& [step, time] : step_times(trace)) times.push_back(time);
-  return Seconds{median_of(std::move(times))};
 }
 
 }  // namespace parplan::traces

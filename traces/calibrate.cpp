@@ -14,6 +14,7 @@
 #include "traces/breakdown.hpp"
 #include "traces/core_share.hpp"
 #include "traces/statistics.hpp"
+#include "traces/step_times.hpp"
 #include "traces/transfer_evidence.hpp"
 
 namespace parplan::traces {
@@ -53,7 +54,7 @@ class Evidence {
       ++events_;
     }
     transfers_.add(file, program);
-    add_overhead(file, program);
+    add_overhead(whole.trace, program);
   }
 
   std::int64_t events() const { return events_ + transfers_.events(); }
@@ -142,7 +143,7 @@ class Evidence {
     }
     for (const auto& [code, values] : ratios) {
       if (values.size() < 3) continue;
-      const double factor = quantile(values, 0.5);
+      const double factor = median_of(values);
       summary.factors.push_back({std::string(name_of(code)), factor,
                                  relative_spread(values, factor),
                                  static_cast<std::int64_t>(values.size())});
@@ -193,8 +194,8 @@ class Evidence {
     }
   }
 
-  void add_overhead(const TraceFile& file, const Program& program) {
-    for (const RankBreakdown& b : break_down(file.trace)) {
+  void add_overhead(const Trace& trace, const Program& program) {
+    for (const RankBreakdown& b : break_down(trace)) {
       const RankClass& c = program.classes[coordinates_of(b.rank, program.layout).position];
       double operations = 0.0;
       for (const Instruction& i : c.instructions) operations += 1 + i.op_end - i.op_begin;
@@ -224,6 +225,25 @@ void put_factors(Cluster& result, const CalibrationSummary& summary) {
   }
 }
 
+void check_same_device(const NamedTrace& trace, const Cluster& machine) {
+  const std::string& device = trace.file.trace.device;
+  if (device.empty() || device == machine.device.name) return;
+  throw InputError(trace.name + ": measured on '" + device + "', but " + machine.name +
+                   " describes '" + machine.device.name +
+                   "'; calibrate a machine file of the device that was measured: parplan profile");
+}
+
+/// `trace` is one of `traces`; one before it must not hold the same.
+void check_not_repeated(const std::vector<NamedTrace>& traces, const NamedTrace& trace) {
+  for (const NamedTrace& before : traces) {
+    if (&before == &trace) return;
+    if (before.file.trace.events == trace.file.trace.events) {
+      throw InputError(trace.name + ": the same measurement as " + before.name +
+                       "; give every trace once");
+    }
+  }
+}
+
 }  // namespace
 
 Cluster calibrate(const Cluster& machine, const std::vector<NamedTrace>& traces,
@@ -236,6 +256,8 @@ Cluster calibrate(const Cluster& machine, const std::vector<NamedTrace>& traces,
     if (trace.file.trace.source != TraceSource::kMeasured) {
       throw InputError(trace.name + ": a predicted trace cannot calibrate a machine file");
     }
+    check_same_device(trace, machine);
+    check_not_repeated(traces, trace);
     if (!sim::share_cores(trace.file.plan.layout, machine).empty()) {
       throw InputError(trace.name + ": a node of " + machine.name + " with " +
                        std::to_string(machine.cores_per_node) +

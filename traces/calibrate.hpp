@@ -36,9 +36,9 @@ struct NamedTrace {
 /// - Transfers and collectives: see transfer_evidence.hpp.
 /// - Overheads of the device: gaps of the compute stream in which nothing is awaited, as a
 ///   constant per operation or instruction and one per step.
-/// Throws InputError when a trace is predicted or has no step, its plan cannot be lowered, or its
-/// ranks shared cores (`sim::share_cores`): how long an operation took then depends on whose turn
-/// it was.
+/// Throws InputError when a trace is predicted or has no step, was measured on another device than
+/// the machine's, or is there twice, when its plan cannot be lowered, or its ranks shared cores
+/// (`sim::share_cores`): how long an operation took then depends on whose turn it was.
 Cluster calibrate(const Cluster& machine, const std::vector<NamedTrace>& traces,
                   CalibrationSummary* summary = nullptr);
 

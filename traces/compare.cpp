@@ -2,17 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <unordered_map>
 
 #include "sim/core/error.hpp"
 #include "sim/core/op_code.hpp"
+#include "traces/intervals.hpp"
 #include "traces/statistics.hpp"
+#include "traces/step_times.hpp"
 
 namespace parplan::traces {
 namespace {
 
-/// Durations of one key on one rank, summed within each step (a key may occur several times).
-using PerStep = std::map<std::int32_t, double>;
+/// Time of one thing within each step, and its exposed part; it may occur several times in one.
+struct Times {
+  double all = 0.0;
+  double exposed = 0.0;
+};
+using PerStep = std::map<std::int32_t, Times>;
 struct Joined {
   PerStep predicted;
   PerStep measured;
@@ -20,8 +28,58 @@ struct Joined {
 };
 using JoinKey = std::pair<std::uint64_t, std::int32_t>;  // (key, rank)
 
-/// What an event took, without the time spent waiting for a peer: what the cost model prices.
-double work_of(const TraceEvent& e) { return to_seconds(e.end - e.start - e.waiting).value; }
+/// What each event took, without the time spent waiting for a peer: what the cost model prices.
+class EventTimes {
+ public:
+  explicit EventTimes(const Trace& trace) {
+    std::map<std::int32_t, Rank> ranks;
+    for (const TraceEvent& e : trace.events) {
+      if (e.key.phase() == Phase::kStep || spans_operations(e)) continue;
+      if (e.stream == Stream::kCompute) {
+        ranks[e.rank].computing.push_back({e.start, e.end});
+      } else {
+        ranks[e.rank].transfers.push_back(&e);
+      }
+    }
+    for (auto& [rank, r] : ranks) find_exposed(r);
+  }
+
+  Times of(const TraceEvent& e) const {
+    const double all = to_seconds(e.end - e.start - e.waiting).value;
+    if (e.stream == Stream::kCompute) return {all, all};
+    const auto found = exposed_.find(&e);
+    return {all, found != exposed_.end() ? found->second : 0.0};
+  }
+
+ private:
+  struct Rank {
+    Intervals computing;
+    std::vector<const TraceEvent*> transfers;
+  };
+
+  /// Of a transfer that ends while the rank computes, nothing is exposed; of others what lies in
+  /// that gap and after the end of the one before it.
+  void find_exposed(Rank& rank) {
+    std::stable_sort(rank.transfers.begin(), rank.transfers.end(),
+                     [](const auto* a, const auto* b) { return a->end < b->end; });
+    const Intervals computing = joined(std::move(rank.computing));
+    Picoseconds before{std::numeric_limits<std::int64_t>::min()};
+    auto next = computing.begin();
+    for (const TraceEvent* e : rank.transfers) {
+      while (next != computing.end() && next->end < e->end) {
+        before = std::max(before, next->end);
+        ++next;
+      }
+      if (next != computing.end() && next->begin < e->end) continue;
+      const Picoseconds from = std::max(before, e->start + e->waiting);
+      if (e->end > from) exposed_[e] = to_seconds(e->end - from).value;
+      before = std::max(before, e->end);
+    }
+  }
+
+  std::unordered_map<const TraceEvent*, double>
+      exposed_;  ///< of transfers; those with none left out
+};
 
 std::string kind_of(Key key) {
   switch (key.phase()) {
@@ -46,23 +104,25 @@ std::string kind_of(Key key) {
   return "step";
 }
 
-double percentile(std::vector<double> values, double share) {
-  if (values.empty()) return 0.0;
-  std::sort(values.begin(), values.end());
-  const auto at =
-      static_cast<std::size_t>(std::llround(share * static_cast<double>(values.size() - 1)));
-  return values[at];
-}
-
 double spread_of(const std::vector<double>& values) {
-  const double middle = median_of(values);
-  return middle > 0.0 ? (percentile(values, 0.9) - percentile(values, 0.1)) / middle : 0.0;
+  return relative_spread(values, median_of(values));
 }
 
-std::vector<double> values_of(const PerStep& steps) {
+std::vector<double> values_of(const PerStep& steps, double Times::*which) {
   std::vector<double> values;
-  for (const auto& [step, value] : steps) values.push_back(value);
+  for (const auto& [step, times] : steps) values.push_back(times.*which);
   return values;
+}
+
+Seconds typical_time(const PerStep& steps, double Times::*which) {
+  return Seconds{median_of(values_of(steps, which))};
+}
+
+void add(PerStep& sum, const PerStep& steps) {
+  for (const auto& [step, times] : steps) {
+    sum[step].all += times.all;
+    sum[step].exposed += times.exposed;
+  }
 }
 
 class Join {
@@ -104,8 +164,8 @@ class Join {
       const std::string name = group(unpacked(key.first));
       if (name.empty()) continue;
       Sum& sum = sums[name];
-      for (const auto& [step, value] : joined.predicted) sum.predicted[step] += value;
-      for (const auto& [step, value] : joined.measured) sum.measured[step] += value;
+      traces::add(sum.predicted, joined.predicted);
+      traces::add(sum.measured, joined.measured);
       sum.count += joined.count;
     }
     std::vector<ErrorRow> rows;
@@ -129,17 +189,25 @@ class Join {
   static ErrorRow row_of(std::string name, const PerStep& predicted, const PerStep& measured) {
     ErrorRow row;
     row.name = std::move(name);
-    row.predicted = Seconds{median_of(values_of(predicted))};
-    row.measured = Seconds{median_of(values_of(measured))};
-    row.relative_spread = spread_of(values_of(measured));
+    row.predicted = typical_time(predicted, &Times::all);
+    row.measured = typical_time(measured, &Times::all);
+    row.predicted_exposed = typical_time(predicted, &Times::exposed);
+    row.measured_exposed = typical_time(measured, &Times::exposed);
+    row.relative_spread = spread_of(values_of(measured, &Times::all));
     return row;
   }
   void add(const Trace& trace, PerStep Joined::*side, bool counts) {
+    const EventTimes events(trace);
+    const StepTimes counted = without_warm_up(step_times(trace));
     for (const TraceEvent& e : trace.events) {
       if (e.key.phase() == Phase::kStep || spans_operations(e)) continue;
       Joined& joined = joined_[{e.key.packed, e.rank}];
-      (joined.*side)[e.step] += work_of(e);
       if (counts) ++joined.count;
+      if (!counted.contains(e.step)) continue;
+      Times& sum = (joined.*side)[e.step];
+      const Times times = events.of(e);
+      sum.all += times.all;
+      sum.exposed += times.exposed;
     }
   }
 
@@ -169,22 +237,23 @@ void decompose(Comparison& c) {
 }
 
 void compare_steps(const Trace& measured, Comparison& c) {
-  std::map<std::int32_t, double> slowest_by_step;
-  for (const TraceEvent& e : measured.events) {
-    if (e.key.phase() != Phase::kStep) continue;
-    double& time = slowest_by_step[e.step];
-    time = std::max(time, to_seconds(e.end - e.start).value);
-  }
+  const StepTimes all = step_times(measured);
+  const StepTimes counted = without_warm_up(all);
   std::vector<double> times;
-  for (const auto& [step, time] : slowest_by_step) {
+  for (const auto& [step, time] : all) {
     ErrorRow row;
     row.name = "step " + std::to_string(step);
     row.count = 1;
-    row.predicted = c.predicted_step;
-    row.measured = Seconds{time};
+    row.predicted = row.predicted_exposed = c.predicted_step;
+    row.measured = row.measured_exposed = time;
+    if (counted.contains(step)) {
+      times.push_back(time.value);
+    } else {
+      row.name += " (warm-up)";
+    }
     c.steps.push_back(std::move(row));
-    times.push_back(time);
   }
+  c.counted_steps = counted.size();
   c.measured_spread = spread_of(times);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,27 +10,32 @@
 
 namespace parplan::traces {
 
-/// Predicted and measured time of one thing. Relative error: predicted / measured - 1.
+/// Predicted and measured time of one thing: medians over the steps that count, time spent waiting
+/// for a peer left out. Relative error: predicted / measured - 1.
 struct ErrorRow {
   std::string name;
   std::int32_t rank = -1;  ///< -1: summed over all ranks
   std::int64_t count = 0;  ///< events per step
   Seconds predicted;
-  Seconds measured;              ///< median over the steps
+  Seconds measured;
+  /// The part of it that the rank stands still for: of operations all, of a transfer what of the
+  /// gap between operations in which it ends passes from the end of the one before it.
+  Seconds predicted_exposed, measured_exposed;
   double relative_spread = 0.0;  ///< of the measurement: (p90 - p10) / median over steps
 
-  Seconds difference() const { return predicted - measured; }
+  /// What the error does to the step: of the exposed parts.
+  Seconds difference() const { return predicted_exposed - measured_exposed; }
   double relative_error() const { return measured.value > 0.0 ? predicted / measured - 1.0 : 0.0; }
 };
 
-/// The gap between predicted and measured step time of the slowest measured rank, part by part;
-/// positive: predicted longer.
+/// The gap between predicted and measured step time, taken from the parts of the rank that is
+/// slowest as measured; positive: predicted longer.
 struct GapDecomposition {
   Seconds compute;
   Seconds communication;
   Seconds waiting;
   Seconds overhead;
-  Seconds unexplained;  ///< step-time gap minus the parts: what the events do not cover
+  Seconds unexplained;  ///< step-time gap minus the parts: another rank is predicted the slowest
   Seconds total;
 };
 
@@ -42,8 +48,9 @@ struct MemoryRow {
 struct Comparison {
   Seconds predicted_step;
   Seconds measured_step;
-  double measured_spread = 0.0;      ///< relative, over the measured steps
+  double measured_spread = 0.0;      ///< relative, over the steps that count
   std::vector<ErrorRow> steps;       ///< each measured step against the prediction
+  std::size_t counted_steps = 0;     ///< the last so many of `steps`; less: without the warm-up
   std::vector<ErrorRow> kinds;       ///< by op code or kind of communication, slowest first
   std::vector<ErrorRow> layers;      ///< by layer of the model
   std::vector<ErrorRow> operations;  ///< by key and rank, largest |difference| first

@@ -1,6 +1,7 @@
 #include "traces/statistics.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <numeric>
 
@@ -9,7 +10,8 @@ namespace parplan::traces {
 double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0.0;
   std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
+  return values[static_cast<std::size_t>(
+      std::llround(share * static_cast<double>(values.size() - 1)))];
 }
 
 double mean_of(const std::vector<double>& values) {

@@ -4,7 +4,7 @@
 
 namespace parplan::traces {
 
-/// The smallest value that at least `share` of the others do not exceed, give or take one. 0 of
+/// Of the sorted values the one nearest to `share` of the way from the first to the last. 0 of
 /// nothing.
 double quantile(std::vector<double> values, double share);
 

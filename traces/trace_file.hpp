@@ -23,7 +23,8 @@ std::string to_chrome_trace(const TraceFile& file);
 void write_trace(const TraceFile& file, const std::filesystem::path& path);
 
 /// Reads what `to_chrome_trace` wrote. Throws InputError that names the file and, where it can,
-/// the event; traces of other programs are refused with what is missing.
+/// the event; traces of other programs are refused with what is missing, and those that contradict
+/// themselves (trace_check.hpp).
 TraceFile load_trace(const std::filesystem::path& path);
 TraceFile parse_trace(const std::string& name, const std::string& text);
 

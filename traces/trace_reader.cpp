@@ -11,6 +11,7 @@
 #include "sim/core/message_text.hpp"
 #include "sim/core/op_code.hpp"
 #include "sim/core/plan_json.hpp"
+#include "traces/trace_check.hpp"
 #include "traces/trace_file.hpp"
 
 namespace parplan::traces {
@@ -120,6 +121,9 @@ class TraceParser {
     }
     trace.source = source == "predicted" ? TraceSource::kPredicted : TraceSource::kMeasured;
     trace.machine = std::string(get<std::string_view>(own, "machine"));
+    if (own["device"].error() != simdjson::NO_SUCH_FIELD) {
+      trace.device = std::string(get<std::string_view>(own, "device"));
+    }
     trace.ranks = count(own, "ranks");
     trace.steps = count(own, "steps");
     if (trace.steps < 1) fail("\"steps\" is 0; a trace has at least one step");
@@ -224,7 +228,9 @@ class TraceParser {
 }  // namespace
 
 TraceFile parse_trace(const std::string& name, const std::string& text) {
-  return TraceParser(name, text).parse();
+  TraceFile file = TraceParser(name, text).parse();
+  check_trace(file, name);
+  return file;
 }
 
 TraceFile load_trace(const std::filesystem::path& path) {

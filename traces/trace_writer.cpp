@@ -78,6 +78,7 @@ std::string own_section(const TraceFile& file) {
   nlohmann::ordered_json json{{"format", "parplan/trace"}, {"version", 1}};
   json["source"] = trace.source == TraceSource::kPredicted ? "predicted" : "measured";
   json["machine"] = trace.machine;
+  if (!trace.device.empty()) json["device"] = trace.device;
   json["ranks"] = trace.ranks;
   json["steps"] = trace.steps;
   json["losses"] = numbers_or_null(trace.losses);

@@ -204,7 +204,7 @@ void TransferEvidence::refit(Cluster& result, CalibrationSummary& summary) const
   for (const auto& [size, taken] : durations_) {
     if (taken.size() < kLeastEvents) continue;
     const bool one_by_one = std::get<CollectiveKind>(size) == CollectiveKind::kSendReceive;
-    fits[size] = {&taken, one_by_one ? quantile(taken, 0.5) : mean_of(taken)};
+    fits[size] = {&taken, one_by_one ? median_of(taken) : mean_of(taken)};
   }
   for (const auto& [size, fit] : fits) {
     const auto& [kind, ranks, bytes] = size;
@@ -241,7 +241,7 @@ void TransferEvidence::refit(Cluster& result, CalibrationSummary& summary) const
     ratios.push_back(std::clamp(1.0, o.exposed / modelled, o.under_way / modelled));
   }
   if (ratios.empty()) return;
-  const double factor = quantile(ratios, 0.5);
+  const double factor = median_of(ratios);
   if (factor <= 0.0) return;
   summary.factors.push_back({std::string(kOverlappedAllReduce), factor,
                              relative_spread(ratios, factor),

@@ -58,7 +58,8 @@ struct RankSummary {
 struct Trace {
   TraceSource source = TraceSource::kPredicted;
   std::string plan_digest;
-  std::string machine;
+  std::string machine;  ///< that the plan was made for, or the step was predicted for
+  std::string device;   ///< that computed, as DeviceSpec names it; empty: not known
   std::int32_t ranks = 0;
   std::int32_t steps = 0;
   std::vector<TraceEvent> events;

@@ -4,11 +4,15 @@ set -uo pipefail
 
 parplan=$(realpath "$1")
 [ -x "$parplan" ] || { echo "no program at $1"; exit 1; }
-machine=$(realpath "$2")
+made_up=$(realpath "$2")
 with_mpi=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
+# Only a trace measured on the device of a machine file can calibrate it.
+processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
+machine=$work/machine.json
+sed "s|core of round numbers|${processor:-processor}|" "$made_up" >"$machine"
 export NO_COLOR=1
 
 failures=0
@@ -122,7 +126,7 @@ else
 fi
 measured=$(number out step_time_s)
 run 0 compare predicted2.json measured2.json --html two.html --format json
-json out "format version predicted_step_s measured_step_s relative_error measured_spread gap steps \
+json out "format version predicted_step_s measured_step_s relative_error measured_spread counted_steps gap steps \
 kinds layers operations predicted_ranks measured_ranks memory only_predicted only_measured"
 says out '"only_predicted": []'
 says out '"only_measured": []'
@@ -318,9 +322,14 @@ run 2 compare predicted1.json measured1.json --calibrated measured1.json
 says err "--calibrated measured1.json is measured"
 grep -v '^{"ph":"X"' measured1.json >stepless.json
 run 2 calibrate --cluster own.json stepless.json -o never.json
-says err "stepless.json: no step"
+says err "stepless.json: no event of a whole step"
 run 2 compare predicted1.json stepless.json
-says err "stepless.json has no step"
+says err "stepless.json: no event of a whole step"
+run 2 calibrate --cluster "$made_up" measured1.json -o never.json
+says err "describes 'core of round numbers'"
+cp measured1.json again.json
+run 2 calibrate --cluster own.json measured1.json again.json -o never.json
+says err "again.json: the same measurement as measured1.json"
 absent never.json
 
 echo "== numbers beyond the clock, names beyond the terminal"

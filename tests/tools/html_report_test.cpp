@@ -384,7 +384,7 @@ TEST_CASE("the verdict weighs the error against the machine's own spread", "[too
   c.predicted_step = Seconds{0.95};
   c.measured_step = Seconds{1.0};
   c.measured_spread = 0.06;
-  c.steps.resize(5);
+  c.counted_steps = 5;
   CHECK(has(verdict({c}), "5.0 % too short: a step was predicted to take 950 ms and took 1.00 s."));
   CHECK(has(verdict({c}), "within the 6.0 %"));
   c.measured_spread = 0.01;
@@ -395,19 +395,21 @@ TEST_CASE("the verdict weighs the error against the machine's own spread", "[too
   traces::ErrorRow linear, receive;
   linear.name = "linear_forward";
   receive.name = "receive";
-  linear.predicted = Seconds{0.3};
-  linear.measured = Seconds{0.2};
-  receive.predicted = Seconds{0.1};
-  receive.measured = Seconds{0.5};
+  linear.predicted = linear.predicted_exposed = Seconds{0.3};
+  linear.measured = linear.measured_exposed = Seconds{0.2};
+  receive.predicted = receive.measured = Seconds{0.6};
+  receive.predicted_exposed = Seconds{0.1};
+  receive.measured_exposed = Seconds{0.5};
   c.kinds = {linear, receive};
   CHECK_FALSE(has(verdict({c}), "farthest off"));  // waiting belongs to no kind
   c.gap.compute = Seconds{0.1};
   CHECK(has(verdict({c}), "linear_forward is farthest off: predicted 300 ms, measured 200 ms."));
   c.gap.communication = Seconds{-0.4};
-  CHECK(has(verdict({c}), "receive is farthest off"));
+  CHECK(has(verdict({c}),
+            "receive is farthest off: predicted 100 ms, measured 500 ms outside operations."));
   c.predicted_step = Seconds{1.5};
   CHECK(has(verdict({c}), "50.0 % too long"));
   CHECK(has(verdict({c}), "do not plan with it before calibrating"));
-  c.steps.resize(1);
+  c.counted_steps = 2;
   CHECK(has(verdict({c}), "Too few steps"));
 }

@@ -41,15 +41,15 @@ void add(traces::TraceFile& file, Key key, int step, std::int64_t start_us, std:
 TEST_CASE("the step nearest to the median is drawn, from its own start", "[tools]") {
   traces::TraceFile file = empty_file(3);
   for (const auto& [step, start, length] :
-       std::vector<std::tuple<int, int, int>>{{0, 0, 100}, {1, 200, 50}, {2, 300, 60}}) {
+       std::vector<std::tuple<int, int, int>>{{4, 0, 100}, {5, 200, 50}, {6, 300, 60}}) {
     add(file, step_key(), step, start, start + length);
     add(file, operation(0), step, start + 5, start + 25);
   }
-  CHECK(typical_step(file.trace) == 2);  // of 50, 60, 100
-  CHECK(start_of_step(file.trace, 2) == Picoseconds{300'000'000});
+  CHECK(typical_step(file.trace) == 6);  // of 50, 60, 100
+  CHECK(start_of_step(file.trace, 6) == Picoseconds{300'000'000});
   const Timeline t = build_timeline({{"measured", &file}}, 100);
   REQUIRE(t.panels.size() == 1);
-  CHECK(t.panels[0].step == 2);
+  CHECK(t.panels[0].step == 6);
   CHECK(t.panels[0].step_us == Approx(60));
   REQUIRE(t.panels[0].lanes.size() == 1);
   REQUIRE(t.panels[0].lanes[0].bars.size() == 1);

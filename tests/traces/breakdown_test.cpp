@@ -4,6 +4,7 @@
 #include "tests/catch2_compat.hpp"
 #include "tests/traces/small_run.hpp"
 #include "traces/statistics.hpp"
+#include "traces/step_times.hpp"
 
 using namespace parplan;
 
@@ -82,6 +83,27 @@ TEST_CASE("events that span operations are not counted twice", "[traces]") {
   CHECK(traces::break_down(trace)[0].compute == before[0].compute);
 }
 
+TEST_CASE("predicted core work counts where a measurement has it", "[traces]") {
+  // A reduction that is issued at 120, needs 250 of the core and is done at 990: of the gap from
+  // 300 to 500, between operations, all is such work; a measured linear would have been so much
+  // longer. The last gap is for its end: 40 of it, and of the rest the work that is left.
+  Trace trace = hand_made();
+  trace.source = TraceSource::kPredicted;
+  trace.events[2] = event(Key(Phase::kReduceGradients, 0, 0, Key::kNone, 0, Key::kWholeInstruction),
+                          120, 990, 0, Stream::kDataParallel);
+  trace.events[2].cpu = Picoseconds{250 * kMicrosecond};
+  traces::RankBreakdown b = traces::break_down(trace)[0];
+  check_us(b.compute, 200 + 200 + 150 + 200);
+  check_us(b.communication, (100 - 30) + 40 + 10);
+  check_us(b.waiting, 30);
+  check_us(b.overhead, 100);  // at the beginning
+  check_us(Seconds{parts(b)}, 1000);
+  trace.events[2].cpu = Picoseconds{80 * kMicrosecond};
+  b = traces::break_down(trace)[0];
+  check_us(b.compute, 200 + 200 + 150 + 80);
+  check_us(b.overhead, 100 + 120 + 10);
+}
+
 TEST_CASE("a transfer that is not awaited explains no gap", "[traces]") {
   Trace trace = hand_made();
   // Done only after the gap, so that the compute stream cannot have waited for it.
@@ -93,11 +115,14 @@ TEST_CASE("a transfer that is not awaited explains no gap", "[traces]") {
   check_us(Seconds{parts(b)}, 1000);
 }
 
-TEST_CASE("of several steps the one nearest to the median stands for all", "[traces]") {
+TEST_CASE("parts are means of typical steps and add up to the median step", "[traces]") {
+  // Rank 1 takes 100 us more than rank 0 in every step. Of the slowest rank's steps 1110, 4100,
+  // 1130, 1100 and 1140 us the quickest and the slowest do not count, the first of the run neither:
+  // typical are 1110, 1130 and 1140, in the mean 1126.67, the median is 1130.
   Trace trace;
   trace.ranks = 2;
-  const std::int64_t lengths[3] = {1000, 4000, 1010};
-  for (int s = 0; s < 3; ++s) {
+  const std::int64_t lengths[] = {2000, 1010, 4000, 1030, 1000, 1040};
+  for (int s = 0; s < 6; ++s) {
     const std::int64_t from = 10000 * s;
     for (int rank = 0; rank < 2; ++rank) {
       const std::int64_t length = lengths[s] + 100 * rank;
@@ -109,15 +134,18 @@ TEST_CASE("of several steps the one nearest to the median stands for all", "[tra
       }
     }
   }
+  check_us(traces::step_time_of(trace), 1130);
   const auto ranks = traces::break_down(trace);
   REQUIRE(ranks.size() == 2);
+  const double scale = 1130.0 / ((1110.0 + 1130.0 + 1140.0) / 3.0);
   for (int rank = 0; rank < 2; ++rank) {
+    const double mean = (1010.0 + 1030.0 + 1040.0) / 3.0 + 100.0 * rank;
     CHECK(ranks[rank].rank == rank);
-    check_us(ranks[rank].step, 1010 + 100 * rank);
-    check_us(ranks[rank].compute, 1010 + 100 * rank - 40);
-    check_us(ranks[rank].overhead, 40);
+    check_us(ranks[rank].step, scale * mean);
+    check_us(ranks[rank].compute, scale * (mean - 40.0));
+    check_us(ranks[rank].overhead, scale * 40.0);
   }
-  check_us(traces::step_time_of(trace), 1110);  // the slower rank's median
+  check_us(ranks[1].step, 1130);
 }
 
 TEST_CASE("medians of even and odd counts, and of nothing", "[traces]") {

@@ -114,6 +114,22 @@ TEST_CASE("a second calibration refits the shapes of the first", "[traces]") {
   CHECK(twice.provenance.fitted_from[1] == "second.json (single, gpt2-tiny)");
 }
 
+TEST_CASE("traces of another device, and one given twice, are refused", "[traces]") {
+  const traces::TraceFile measured =
+      test::measured_on(test::tiny_plan("single"), test::round_machine(), 3);
+  Cluster other = test::round_machine();
+  other.device.name = "NVIDIA H100";
+  CHECK_THROWS_WITH(traces::calibrate(other, {{"m.json", measured}}),
+                    ContainsSubstring("m.json: measured on 'round numbers'") &&
+                        ContainsSubstring("describes 'NVIDIA H100'"));
+  traces::TraceFile unknown = measured;
+  unknown.trace.device.clear();
+  CHECK_NOTHROW(traces::calibrate(other, {{"m.json", unknown}}));
+  CHECK_THROWS_WITH(
+      traces::calibrate(test::round_machine(), {{"m.json", measured}, {"copy.json", measured}}),
+      ContainsSubstring("copy.json: the same measurement as m.json"));
+}
+
 TEST_CASE("factors take the place of what was there and the rest is kept", "[traces]") {
   const Plan plan = test::tiny_plan("dp=2,microbatches=1");
   Cluster machine = test::round_machine();

@@ -1,5 +1,7 @@
 #include "traces/compare.hpp"
 
+#include <algorithm>
+
 #include "sim/core/error.hpp"
 #include "sim/core/op_code.hpp"
 #include "tests/catch2_compat.hpp"
@@ -105,6 +107,60 @@ TEST_CASE("waiting for a peer is no error of the transfer", "[traces]") {
   for (const ErrorRow& row : traces::compare(predicted, measured).kinds) {
     CHECK(row.relative_error() == Approx(0.0).margin(1e-9));
   }
+}
+
+TEST_CASE("a transfer behind operations differs without cost for the step", "[traces]") {
+  Plan plan = test::tiny_plan("dp=2,microbatches=2");
+  plan.stack.bucket_bytes = Bytes{1 << 16};
+  const TraceFile predicted = test::predicted_of(plan, test::round_machine());
+  TraceFile measured = test::measured_on(plan, test::round_machine(), 1);
+  // The reduction that begins first goes on beside backward: it may take half as long again.
+  const auto reduction = std::find_if(
+      measured.trace.events.begin(), measured.trace.events.end(),
+      [](const TraceEvent& e) { return e.rank == 0 && e.stream == Stream::kDataParallel; });
+  REQUIRE(reduction != measured.trace.events.end());
+  const std::string name = to_string(reduction->key, plan.model);
+  const Seconds before = to_seconds(reduction->end - reduction->start - reduction->waiting);
+  reduction->end += (reduction->end - reduction->start - reduction->waiting) / std::int64_t{2};
+  const Comparison c = traces::compare(predicted, measured);
+  const auto row = std::find_if(c.operations.begin(), c.operations.end(),
+                                [&](const ErrorRow& r) { return r.name == name && r.rank == 0; });
+  REQUIRE(row != c.operations.end());
+  CHECK(row->measured.value == Approx(1.5 * before.value));
+  CHECK(row->relative_error() == Approx(1.0 / 1.5 - 1.0));
+  // It may end between two operations, which takes no longer than issuing one.
+  const double overhead = test::round_machine().device.operation_overhead.value;
+  REQUIRE(overhead < 0.1 * before.value);
+  CHECK(row->measured_exposed.value <= overhead);
+  CHECK(std::abs(row->difference().value) <= overhead);
+}
+
+TEST_CASE("what a rank stands still for is exposed", "[traces]") {
+  Plan plan = test::tiny_plan("dp=2,microbatches=2");
+  plan.stack.overlap_gradient_reduction = false;
+  const Comparison c = traces::compare(test::predicted_of(plan, test::round_machine()),
+                                       test::measured_on(plan, test::round_machine(), 1));
+  const auto row = std::find_if(c.kinds.begin(), c.kinds.end(),
+                                [](const ErrorRow& r) { return r.name == "gradient all-reduce"; });
+  REQUIRE(row != c.kinds.end());
+  // All but the core's own work in them, after which they are issued.
+  CHECK(row->measured_exposed.value == Approx(row->measured.value).epsilon(0.01));
+}
+
+TEST_CASE("the warm-up is listed and does not count", "[traces]") {
+  const Plan plan = test::tiny_plan("single");
+  const TraceFile predicted = test::predicted_of(plan, test::round_machine());
+  TraceFile measured = test::measured_on(plan, test::round_machine(), 3);
+  test::stretch(measured.trace, [](const TraceEvent& e) { return e.step == 0 ? 3.0 : 1.0; });
+  const Comparison c = traces::compare(predicted, measured);
+  REQUIRE(c.steps.size() == 3);
+  CHECK(c.steps[0].name == "step 0 (warm-up)");
+  CHECK(c.steps[0].relative_error() < -0.5);
+  CHECK(c.counted_steps == 2);
+  CHECK(c.measured_step.value == Approx(c.predicted_step.value).epsilon(1e-9));
+  CHECK(c.measured_spread == Approx(0.0).margin(1e-9));
+  check_all_exact(c.operations);
+  check_gap(c.gap, 0.0, 0.0);
 }
 
 TEST_CASE("events without a partner are listed by name", "[traces]") {

@@ -59,9 +59,13 @@ TEST_CASE("a measured trace keeps steps, losses and odd picoseconds", "[traces]"
   TraceFile before = test::measured_on(test::tiny_plan("single"), test::round_machine(), 3);
   before.trace.losses = {6.931471805599453, 0.1, 1e-300};
   before.trace.machine = "a \"quoted\" name\n";
+  before.trace.device = "another";
   const std::int64_t two_hours_ps = std::int64_t{7200} * 1000000000000 + 1;
   before.trace.events.back().start = Picoseconds{two_hours_ps};
   before.trace.events.back().end = Picoseconds{two_hours_ps + 7};
+  for (TraceEvent& e : before.trace.events) {
+    if (e.key.phase() == Phase::kStep && e.step == 2) e.end = Picoseconds{two_hours_ps + 9};
+  }
   before.trace.events.front().start = Picoseconds{-3};
   const TraceFile after = traces::parse_trace("trace.json", traces::to_chrome_trace(before));
   CHECK(after.trace == before.trace);
@@ -74,6 +78,8 @@ TEST_CASE("an operation may be shorter than a microsecond's fraction", "[traces]
     e.start = Picoseconds{static_cast<std::int64_t>(i) * 999999937};
     e.end = e.start + Picoseconds{static_cast<std::int64_t>(i % 3)};
   }
+  REQUIRE(before.trace.events.front().key.phase() == Phase::kStep);
+  before.trace.events.front().end = before.trace.events.back().end;
   CHECK(traces::parse_trace("t", traces::to_chrome_trace(before)).trace == before.trace);
 }
 

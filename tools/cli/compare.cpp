@@ -51,6 +51,8 @@ nlohmann::ordered_json rows_json(const std::vector<ErrorRow>& rows) {
                                {"events", r.count},
                                {"predicted_s", r.predicted.value},
                                {"measured_s", r.measured.value},
+                               {"predicted_exposed_s", r.predicted_exposed.value},
+                               {"measured_exposed_s", r.measured_exposed.value},
                                {"relative_error", r.relative_error()},
                                {"relative_spread", r.relative_spread}};
     if (r.rank >= 0) row["rank"] = r.rank;
@@ -136,8 +138,9 @@ class Compare : public Command {
     std::cout << plan.model.name << ", " << to_string(plan.layout) << "\n"
               << "predicted step  " << text_of(c.predicted_step) << "\n";
     if (after) std::cout << "after calibration " << text_of(after->predicted_step) << "\n";
-    std::cout << "measured step   " << text_of(c.measured_step) << " (median of " << c.steps.size()
-              << " steps, spread " << text_of_percent(c.measured_spread) << ")\n"
+    std::cout << "measured step   " << text_of(c.measured_step) << " (median of " << c.counted_steps
+              << (c.counted_steps < c.steps.size() ? " steps without the first" : " steps")
+              << ", spread " << text_of_percent(c.measured_spread) << ")\n"
               << "error           "
               << text_of_percent(c.predicted_step / c.measured_step - 1.0, true);
     if (after) {
@@ -151,6 +154,7 @@ class Compare : public Command {
               << text_of(c.gap.unexplained) << ", total " << text_of(c.gap.total) << "\n\n";
     print_rows("kind", c.kinds, false);
     print_rows("operation", c.operations, true);
+    std::cout << "difference: of transfers, of what no operation of the rank hides\n\n";
     TextTable memory({"rank", "tensors predicted", "measured", "process predicted", "measured"});
     for (const traces::MemoryRow& m : c.memory) {
       memory.add({std::to_string(m.rank), text_of(m.predicted_tensors), text_of(m.measured_tensors),
@@ -170,7 +174,8 @@ class Compare : public Command {
                                 {"predicted_step_s", c.predicted_step.value},
                                 {"measured_step_s", c.measured_step.value},
                                 {"relative_error", c.predicted_step / c.measured_step - 1.0},
-                                {"measured_spread", c.measured_spread}};
+                                {"measured_spread", c.measured_spread},
+                                {"counted_steps", c.counted_steps}};
     if (after) {
       json["calibrated_step_s"] = after->predicted_step.value;
       json["calibrated_relative_error"] = after->predicted_step / c.measured_step - 1.0;

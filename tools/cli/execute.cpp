@@ -22,7 +22,7 @@
 #include "tools/profile/host_facts.hpp"
 #include "tools/text_table.hpp"
 #include "tools/units_text.hpp"
-#include "traces/statistics.hpp"
+#include "traces/step_times.hpp"
 #include "traces/trace_file.hpp"
 
 namespace parplan::tools {
@@ -170,22 +170,23 @@ class Execute : public Command {
   }
 
   void report(const Plan& plan, hw::RunResult& result) const {
-    std::vector<double> times;
-    for (const Seconds t : result.step_times) times.push_back(t.value);
-    // The first step touches memory for the first time; it says nothing about the others.
-    const bool first_left_out = times.size() > 2;
-    if (first_left_out) times.erase(times.begin());
-    const Seconds median{traces::median_of(times)};
+    traces::StepTimes times;
+    for (std::size_t i = 0; i < result.step_times.size(); ++i) {
+      times[static_cast<std::int32_t>(i)] = result.step_times[i];
+    }
+    const traces::StepTimes counted = traces::without_warm_up(times);
+    const Seconds median = traces::median_step(counted);
     if (format_ == OutputFormat::kJson) {
       print_json(plan, result, median);
     } else {
       print_text(plan, result, median,
-                 first_left_out     ? "median without the first"
-                 : times.size() > 1 ? "median"
-                                    : "the only step");
+                 counted.size() < times.size() ? "median without the first"
+                 : times.size() > 1            ? "median"
+                                               : "the only step");
     }
     if (!trace_.empty()) {
       result.trace.machine = plan.cluster_name;
+      result.trace.device = processor_name();
       traces::write_trace({std::move(result.trace), plan}, trace_);
       if (format_ == OutputFormat::kText) std::cout << "trace written to " << trace_ << "\n";
     }

@@ -247,9 +247,9 @@ class Profile : public Command {
       seconds.erase(seconds.begin());
       const double predicted =
           sim::simulate(plan, lower(plan), costs, {.trace = false}).step_time.value;
-      if (predicted > 0.0) ratios.push_back(traces::quantile(seconds, 0.5) / predicted);
+      if (predicted > 0.0) ratios.push_back(traces::median_of(seconds) / predicted);
     }
-    return ratios.empty() ? 1.0 : std::max(1.0, traces::quantile(ratios, 0.5));
+    return ratios.empty() ? 1.0 : std::max(1.0, traces::median_of(ratios));
   }
 
   /// Sets product_bytes and, as `bare`, what a rank's process holds beyond what a simulation with

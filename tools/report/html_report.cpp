@@ -130,8 +130,9 @@ class Report {
       out += card("after calibration", time_text(step), "", rate(step));
     }
     out += card("measured step", time_text(first.measured_step), "",
-                "median of " + std::to_string(first.steps.size()) +
-                    (first.steps.size() == 1 ? " step" : " steps"));
+                "median of " + std::to_string(first.counted_steps) +
+                    (first.counted_steps == 1 ? " step" : " steps") +
+                    (first.counted_steps < first.steps.size() ? " without the first" : ""));
     out += card("error", error.markup, error.css, "predicted / measured \xE2\x88\x92 1");
     if (comparisons_.calibrated != nullptr) {
       const Cell after = Cell::error(step_error(*comparisons_.calibrated));
@@ -186,9 +187,9 @@ class Report {
   std::string timeline() const {
     const Timeline view = build_timeline(sources_, options_.most_bars);
     std::string note = "<p class=\"note\">One step on every rank; measured is step " +
-                       std::to_string(view.panels.back().step) + " of " +
-                       std::to_string(std::max<std::size_t>(1, comparisons_.first.steps.size())) +
-                       ", the one nearest to the median. Both start at 0.";
+                       std::to_string(view.panels.back().step) + ", of the " +
+                       std::to_string(comparisons_.first.steps.size()) +
+                       " traced the one nearest to the median. Both start at 0.";
     if (view.merge_below_us > 0.0) {
       note += " To stay readable, " + std::to_string(view.event_count) + " events are drawn as " +
               std::to_string(view.bar_count) + " bars: neighbours shorter than " +

@@ -80,7 +80,9 @@ std::string farthest_kind(const Comparison& c, std::string_view part) {
   }
   if (farthest == nullptr) return {};
   return " Summed over the ranks, " + farthest->name + " is farthest off: predicted " +
-         time_text(farthest->predicted) + ", measured " + time_text(farthest->measured) + ".";
+         time_text(farthest->predicted_exposed) + ", measured " +
+         time_text(farthest->measured_exposed) +
+         (moves_data(farthest->name) ? " outside operations." : ".");
 }
 
 std::string largest_part(const Comparison& c) {
@@ -101,7 +103,7 @@ std::string largest_part(const Comparison& c) {
 
 std::string judgement(const Comparison& c) {
   const double error = std::abs(step_error(c));
-  if (c.steps.size() < 3) {
+  if (c.counted_steps < 3) {
     return " Too few steps were measured to tell this from the machine's own spread.";
   }
   const std::string spread =
@@ -333,7 +335,9 @@ std::string operations_markup(const Comparisons& c) {
                    " operations and transfers, each on the rank where it is farthest off."
              : "All " + std::to_string(total) +
                    " operations and transfers, each on the rank where it is farthest off.";
-  out += " Time spent waiting for a peer is not in these figures.</p>\n";
+  out +=
+      " Time spent waiting for a peer is not in these figures; the difference of a transfer is of "
+      "what no operation of its rank hides.</p>\n";
   return out + error_table(rows, c.calibrated != nullptr ? &c.calibrated->operations : nullptr,
                            "operation", true);
 }

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "traces/breakdown.hpp"
+#include "traces/step_times.hpp"
 
 namespace parplan::tools {
 namespace {
@@ -255,17 +256,13 @@ class Builder {
 }  // namespace
 
 std::int32_t typical_step(const Trace& trace) {
-  std::map<std::int32_t, double> slowest;
-  for (const TraceEvent& e : trace.events) {
-    if (e.key.phase() != Phase::kStep) continue;
-    double& time = slowest[e.step];
-    time = std::max(time, to_seconds(e.end - e.start).value);
-  }
-  if (slowest.empty()) return trace.events.empty() ? 0 : trace.events.front().step;
-  const double median = traces::step_time_of(trace).value;
-  return std::min_element(slowest.begin(), slowest.end(),
+  const traces::StepTimes times = traces::without_warm_up(traces::step_times(trace));
+  if (times.empty()) return trace.events.empty() ? 0 : trace.events.front().step;
+  const Seconds median = traces::median_step(times);
+  return std::min_element(times.begin(), times.end(),
                           [&](const auto& a, const auto& b) {
-                            return std::abs(a.second - median) < std::abs(b.second - median);
+                            return std::abs((a.second - median).value) <
+                                   std::abs((b.second - median).value);
                           })
       ->first;
 }
