@@ -158,7 +158,7 @@ TEST_CASE("a machine file survives a round trip and names what is wrong in it", 
 TEST_CASE("lengths that the model has no positions for are refused", "[core]") {
   const std::string decoder = dump(to_json(sample_plan("gpt2-tiny")));
   CHECK(read_error(replaced(decoder, "\"source_sequence\": 1", "\"source_sequence\": 6")) ==
-        "plan.json:15: $.workload.source_sequence: expected 1, as the model has no such positions, "
+        "plan.json:16: $.workload.source_sequence: expected 1, as the model has no such positions, "
         "found 6");
   const std::string perceptron = dump(to_json(sample_plan("seed-mlp")));
   CHECK_THAT(read_error(replaced(perceptron, "\"sequence\": 1", "\"sequence\": 8")),
