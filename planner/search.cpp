@@ -25,6 +25,9 @@ constexpr const char* kTooLarge = "does not fit into the device's memory";
 /// where the microbatches in between all take the same time.
 constexpr double kEstimateSlack = 1.05;
 
+/// From so many times a short step's microbatches on, a look at the short step first pays.
+constexpr int kLongStep = 8;
+
 /// A layout beyond kManyMicrobatches, as a step of fewer microbatches of the same size shows it.
 struct Estimate {
   Layout layout;  ///< placed
@@ -120,7 +123,26 @@ class Search {
       skip(layout, least);
       return;
     }
-    simulate_and_insert(placed(layout), plan);
+    const Layout whole = placed(layout);
+    if (request_.prune && whole.microbatches >= kLongStep * short_step(whole) &&
+        !short_step_is_room(whole, plan)) {
+      return;
+    }
+    simulate_and_insert(whole, plan);
+  }
+
+  /// Whether a short step fits; counts the layout when it does not. What a short step cannot say,
+  /// the whole one shall.
+  bool short_step_is_room(const Layout& placed, Plan& plan) {
+    try {
+      if (short_step_fits(placed, plan)) return true;
+    } catch (const InputError&) {
+      return true;
+    }
+    const std::lock_guard lock(mutex_);
+    ++result_.cannot_fit;
+    count({kTooLarge, "", 0});
+    return false;
   }
 
   bool keeps_rules(const Layout& layout) {

@@ -55,15 +55,15 @@ struct SearchResult {
   std::vector<Dropped> dropped;
   /// When nothing fits: of those simulated the one that lacks least memory; when all were skipped,
   /// the nearest of those with the fewest parameters per device and the smallest microbatches.
-  /// Beyond kManyMicrobatches its times are of a step with fewer microbatches of the same size.
+  /// With many microbatches its times are of a step with fewer of the same size.
   std::optional<Candidate> nearest_miss;
   std::int64_t considered = 0;  ///< all that there are to look at
   std::int64_t simulated = 0;
   /// Skipped, slower than all of `best`: by `lower_bound`, or beyond kManyMicrobatches by the
   /// growth of a shorter step.
   std::int64_t pruned = 0;
-  /// Skipped: `least_memory`, or beyond kManyMicrobatches a shorter step with microbatches of the
-  /// same size or smaller ones, needs more than the device has.
+  /// Skipped: `least_memory`, or a shorter step with microbatches of the same size or smaller ones,
+  /// needs more than the device has.
   std::int64_t cannot_fit = 0;
   std::int64_t refused = 0;  ///< break a rule, or their step is beyond the simulator's clock
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "sim/core/error.hpp"
+#include "sim/core/message_text.hpp"
 
 namespace parplan {
 namespace {
@@ -20,6 +21,7 @@ namespace fs = std::filesystem;
 constexpr mode_t kPermissionBits = 07777;
 constexpr mode_t kNewFileMode = 0666;  // less the umask
 constexpr int kMostNameCollisions = 100;
+constexpr std::size_t kShownPathBytes = 1024;
 
 std::string reason(int code) {
   if (code == ENOENT) return "no such file or directory";
@@ -27,11 +29,11 @@ std::string reason(int code) {
 }
 
 [[noreturn]] void fail_read(const fs::path& path, const std::string& why) {
-  throw InputError("cannot read '" + path.string() + "': " + why);
+  throw InputError("cannot read '" + shortened(path.string(), kShownPathBytes) + "': " + why);
 }
 
 [[noreturn]] void fail_write(const fs::path& path, const std::string& why) {
-  throw InputError("cannot write '" + path.string() + "': " + why);
+  throw InputError("cannot write '" + shortened(path.string(), kShownPathBytes) + "': " + why);
 }
 
 /// Owns a file descriptor.

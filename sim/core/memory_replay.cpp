@@ -111,6 +111,7 @@ class Recorder {
   }
 
   MemoryReplay run() {
+    result_.points.reserve(moments());
     for (std::size_t i = 0; i < rank_class_.instructions.size(); ++i) step(i);
     ensure(cursor_.live_instances() == 0, "a training step frees every tensor that it allocates");
     result_.arena = cursor_.arena();
@@ -118,6 +119,16 @@ class Recorder {
   }
 
  private:
+  /// How many points there will be: of long steps they take hundreds of megabytes.
+  std::size_t moments() const {
+    std::size_t count = 0;
+    for (const Instruction& i : rank_class_.instructions) {
+      count +=
+          i.kind == InstructionKind::kRun ? static_cast<std::size_t>(i.op_end - i.op_begin) : 1;
+    }
+    return count;
+  }
+
   void step(std::size_t index) {
     const Instruction& instruction = rank_class_.instructions[index];
     cursor_.begin(instruction);

@@ -311,6 +311,15 @@ run 2 simulate named.json --cluster own.json
 [ "$(wc -c <err)" -lt 1000 ] || fail "the message has $(wc -c <err) bytes"
 says err '\u202Egnol'
 
+run 2 plan --model "$(cat long)" --global-batch 4 --cluster own.json --layout single
+says err "x...': no preset and no file of that name"
+run 2 simulate "$(cat long)"
+says err "x...': File name too long"
+sed "s/\"two-cores\"/\"$(cat long)\"/" one.json >far.json
+run 2 simulate far.json
+says err "x...', which is no preset"
+[ "$(wc -c <err)" -lt 300 ] || fail "the message has $(wc -c <err) bytes"
+
 echo "== files of another kind"
 run 2 simulate measured1.json
 says err "this is a trace, a parplan/plan file is needed"

@@ -99,8 +99,8 @@ class Execute : public Command {
       throw InputError("--device cuda: this build has no CUDA backend; use --device cpu");
     }
     if (plan.stack.target != "parplan") {
-      throw InputError(plan_ + ": the plan is for '" + plan.stack.target +
-                       "' and can only be simulated; plan for the target parplan to execute it");
+      throw InputError(plan_ + ": the plan is for " + quoted_name(plan.stack.target) +
+                       " and can only be simulated; plan for the target parplan to execute it");
     }
     if (!trace_.empty() && plan.workload.data.kind == DataKind::kTokenFile) {
       const std::vector<InputFile> inputs{{"the plan's data", plan.workload.data.path}};

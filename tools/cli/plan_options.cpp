@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "hw/executor/input_data.hpp"
 #include "sim/core/cluster_json.hpp"
@@ -30,6 +31,12 @@ std::vector<std::string> names_of(const Presets& presets) {
   std::vector<std::string> names;
   for (const auto& preset : presets) names.emplace_back(preset.name);
   return names;
+}
+
+/// Not of names that no file can have.
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
 }
 
 [[noreturn]] void unknown(const std::string& option, const std::string& what,
@@ -99,7 +106,7 @@ LoadedModel load_model(const std::string& what, std::optional<double> dropout) {
     }
     return loaded;
   }
-  if (!std::filesystem::exists(what)) {
+  if (!is_there(what)) {
     unknown("--model", what, "a preset, a Hugging Face config.json or a model file",
             names_of(model_presets()));
   }
@@ -247,7 +254,7 @@ Cluster load_cluster_argument(const std::string& what) {
     }
     return *make_cluster_preset(name, static_cast<int>(*nodes));
   }
-  if (!std::filesystem::exists(what)) {
+  if (!is_there(what)) {
     unknown("--cluster", what, "a preset or a machine file; 'parplan profile' writes one",
             names_of(cluster_presets()));
   }

@@ -6,6 +6,7 @@
 #include "sim/core/error.hpp"
 #include "sim/core/file_io.hpp"
 #include "sim/core/json_writer.hpp"
+#include "sim/core/message_text.hpp"
 #include "sim/core/plan_json.hpp"
 #include "sim/simulate.hpp"
 #include "tools/cli/command.hpp"
@@ -57,8 +58,8 @@ class Simulate : public Command {
     try {
       return load_cluster_argument(plan.cluster_name);
     } catch (const InputError&) {
-      throw InputError(plan_ + ": planned for '" + plan.cluster_name +
-                       "', which is no preset; give its machine file with --cluster");
+      throw InputError(plan_ + ": planned for " + quoted_name(plan.cluster_name) +
+                       ", which is no preset; give its machine file with --cluster");
     }
   }
 
