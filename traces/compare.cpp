@@ -28,7 +28,8 @@ struct Joined {
 };
 using JoinKey = std::pair<std::uint64_t, std::int32_t>;  // (key, rank)
 
-/// What each event took, without the time spent waiting for a peer: what the cost model prices.
+/// What each event took, without the time spent waiting for a peer: what the cost model prices. Of
+/// transfers that are under way on one stream at once each counts from the end of the one before.
 class EventTimes {
  public:
   explicit EventTimes(const Trace& trace) {
@@ -41,14 +42,13 @@ class EventTimes {
         ranks[e.rank].transfers.push_back(&e);
       }
     }
-    for (auto& [rank, r] : ranks) find_exposed(r);
+    for (auto& [rank, r] : ranks) add_transfers(r);
   }
 
   Times of(const TraceEvent& e) const {
+    if (e.stream != Stream::kCompute) return transfers_.at(&e);
     const double all = to_seconds(e.end - e.start - e.waiting).value;
-    if (e.stream == Stream::kCompute) return {all, all};
-    const auto found = exposed_.find(&e);
-    return {all, found != exposed_.end() ? found->second : 0.0};
+    return {all, all};
   }
 
  private:
@@ -59,27 +59,42 @@ class EventTimes {
 
   /// Of a transfer that ends while the rank computes, nothing is exposed; of others what lies in
   /// that gap and after the end of the one before it.
-  void find_exposed(Rank& rank) {
+  void add_transfers(Rank& rank) {
     std::stable_sort(rank.transfers.begin(), rank.transfers.end(),
                      [](const auto* a, const auto* b) { return a->end < b->end; });
     const Intervals computing = joined(std::move(rank.computing));
-    Picoseconds before{std::numeric_limits<std::int64_t>::min()};
+    std::map<Stream, Picoseconds> before;  // end of the last transfer
+    Picoseconds covered = kLongAgo;        // end of what hid, or counted as, exposed time
     auto next = computing.begin();
     for (const TraceEvent* e : rank.transfers) {
+      const Picoseconds moves = e->start + e->waiting;
+      Picoseconds& last = before.try_emplace(e->stream, kLongAgo).first->second;
+      Times& times = transfers_[e];
+      times.all = time_between(std::max(last, moves), e->end);
+      last = e->end;
       while (next != computing.end() && next->end < e->end) {
-        before = std::max(before, next->end);
+        covered = std::max(covered, next->end);
         ++next;
       }
       if (next != computing.end() && next->begin < e->end) continue;
-      const Picoseconds from = std::max(before, e->start + e->waiting);
-      if (e->end > from) exposed_[e] = to_seconds(e->end - from).value;
-      before = std::max(before, e->end);
+      times.exposed = time_between(std::max(covered, moves), e->end);
+      covered = std::max(covered, e->end);
     }
   }
 
-  std::unordered_map<const TraceEvent*, double>
-      exposed_;  ///< of transfers; those with none left out
+  static double time_between(Picoseconds from, Picoseconds to) {
+    return to > from ? to_seconds(to - from).value : 0.0;
+  }
+
+  static constexpr Picoseconds kLongAgo{std::numeric_limits<std::int64_t>::min()};
+  std::unordered_map<const TraceEvent*, Times> transfers_;
 };
+
+/// A transfer between positions has an event on both of its ranks, and counts at its receiver: one
+/// that sends little is done before anything arrives.
+bool counts_elsewhere(Key key) {
+  return key.phase() == Phase::kSendActivation || key.phase() == Phase::kSendGradient;
+}
 
 std::string kind_of(Key key) {
   switch (key.phase()) {
@@ -88,7 +103,7 @@ std::string kind_of(Key key) {
       return std::string(name_of(static_cast<OpCode>(key.code())));
     case Phase::kSendActivation:
     case Phase::kSendGradient:
-      return "send";
+      return {};
     case Phase::kReceiveActivation:
     case Phase::kReceiveGradient:
       return "receive";
@@ -137,7 +152,7 @@ class Join {
       const Key k = unpacked(key.first);
       if (joined.measured.empty()) c.only_predicted.push_back(to_string(k, model_));
       if (joined.predicted.empty()) c.only_measured.push_back(to_string(k, model_));
-      if (joined.measured.empty() || joined.predicted.empty()) continue;
+      if (joined.measured.empty() || joined.predicted.empty() || counts_elsewhere(k)) continue;
       ErrorRow row = row_of(to_string(k, model_), joined.predicted, joined.measured);
       row.rank = key.second;
       row.count = joined.count;

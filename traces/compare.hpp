@@ -11,7 +11,8 @@
 namespace parplan::traces {
 
 /// Predicted and measured time of one thing: medians over the steps that count, time spent waiting
-/// for a peer left out. Relative error: predicted / measured - 1.
+/// for a peer left out. Of transfers that are under way at once each counts from the end of the one
+/// before it. Relative error: predicted / measured - 1.
 struct ErrorRow {
   std::string name;
   std::int32_t rank = -1;  ///< -1: summed over all ranks
@@ -48,10 +49,12 @@ struct MemoryRow {
 struct Comparison {
   Seconds predicted_step;
   Seconds measured_step;
-  double measured_spread = 0.0;      ///< relative, over the steps that count
-  std::vector<ErrorRow> steps;       ///< each measured step against the prediction
-  std::size_t counted_steps = 0;     ///< the last so many of `steps`; less: without the warm-up
-  std::vector<ErrorRow> kinds;       ///< by op code or kind of communication, slowest first
+  double measured_spread = 0.0;   ///< relative, over the steps that count
+  std::vector<ErrorRow> steps;    ///< each measured step against the prediction
+  std::size_t counted_steps = 0;  ///< the last so many of `steps`; less: without the warm-up
+  /// By op code or kind of communication, slowest first. A transfer between positions has events on
+  /// two ranks; here and in the next it counts at its receiver.
+  std::vector<ErrorRow> kinds;
   std::vector<ErrorRow> layers;      ///< by layer of the model
   std::vector<ErrorRow> operations;  ///< by key and rank, largest |difference| first
   std::vector<RankBreakdown> predicted_ranks, measured_ranks;

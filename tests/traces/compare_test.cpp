@@ -135,6 +135,33 @@ TEST_CASE("a transfer behind operations differs without cost for the step", "[tr
   CHECK(std::abs(row->difference().value) <= overhead);
 }
 
+TEST_CASE("transfers under way at once count from the end of the one before", "[traces]") {
+  // Two reductions that are predicted to follow each other go on together, and end as predicted.
+  Plan plan = test::tiny_plan("dp=2,microbatches=2");
+  plan.stack.bucket_bytes = Bytes{1 << 16};
+  plan.stack.overlap_gradient_reduction = false;
+  const TraceFile predicted = test::predicted_of(plan, test::round_machine());
+  TraceFile measured = test::measured_on(plan, test::round_machine(), 1);
+  std::vector<TraceEvent*> reductions;
+  for (TraceEvent& e : measured.trace.events) {
+    if (e.rank == 0 && e.stream == Stream::kDataParallel) reductions.push_back(&e);
+  }
+  REQUIRE(reductions.size() > 2);
+  std::sort(reductions.begin(), reductions.end(),
+            [](const auto* a, const auto* b) { return a->end < b->end; });
+  const TraceEvent& first = *reductions[0];
+  TraceEvent& second = *reductions[1];
+  REQUIRE(second.start + second.waiting >= first.end);
+  REQUIRE(second.waiting.value > 0);
+  second.waiting = {};
+  REQUIRE(second.start < first.end);
+  const Comparison c = traces::compare(predicted, measured);
+  for (const ErrorRow& row : c.operations) {
+    INFO(row.name);
+    CHECK(row.relative_error() == Approx(0.0).margin(1e-3));
+  }
+}
+
 TEST_CASE("what a rank stands still for is exposed", "[traces]") {
   Plan plan = test::tiny_plan("dp=2,microbatches=2");
   plan.stack.overlap_gradient_reduction = false;

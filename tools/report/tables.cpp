@@ -64,7 +64,7 @@ std::string percent_off(double error) {
 }
 
 bool moves_data(std::string_view kind) {
-  return kind == "send" || kind == "receive" || kind.ends_with("all-reduce") ||
+  return kind == "receive" || kind.ends_with("all-reduce") ||
          kind == name_of(OpCode::kTensorAllReduce) || kind == name_of(OpCode::kTensorAllGather);
 }
 
