@@ -1,6 +1,8 @@
 #include "hw/executor/input_data.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -66,7 +68,24 @@ void check_token_data(const Model& model, const Workload& workload) {
           "': it holds one sequence of tokens and their successors; use synthetic data");
     }
   }
-  static_cast<void>(count_tokens(workload.data.path, workload.data.width, workload.sequence));
+  const std::int64_t tokens =
+      count_tokens(workload.data.path, workload.data.width, workload.sequence);
+  if (tokens != workload.data.tokens.value_or(tokens)) {
+    throw InputError("token file '" + workload.data.path + "' has " + std::to_string(tokens) +
+                     " tokens, it had " + std::to_string(*workload.data.tokens) +
+                     " when the plan was made; give the file back or plan again");
+  }
+}
+
+void check_token_ids(const Model& model, const Workload& workload) {
+  if (workload.data.kind != DataKind::kTokenFile) return;
+  std::optional<std::int64_t> vocabulary;
+  for (std::uint32_t i = 0; i < model.values.size(); ++i) {
+    if (!holds_ids(model.values[i].role)) continue;
+    const std::int64_t own = vocabulary_of(model, ValueId{i});
+    vocabulary = std::min(vocabulary.value_or(own), own);
+  }
+  if (vocabulary) check_ids(workload.data.path, workload.data.width, *vocabulary);
 }
 
 InputData::InputData(const Model& model, const Workload& workload, std::span<const ValueId> loaded)

@@ -13,9 +13,14 @@
 
 namespace parplan::hw {
 
-/// Throws InputError when the workload names a token file that is broken (see TokenFile) or cannot
-/// give the model its inputs. Reads no tokens, so that it can be asked while planning.
+/// Throws InputError when the workload names a token file that is broken (see TokenFile), has
+/// another length than when the plan was made, or cannot give the model its inputs. Reads no ids.
 void check_token_data(const Model& model, const Workload& workload);
+
+/// Looks at the first kIdsChecked ids of the workload's token file, so that a wrong file is refused
+/// before any rank starts. InputError: an id outside the vocabulary; uint32 ids that would be read
+/// as uint16. Nothing to do without a token file.
+void check_token_ids(const Model& model, const Workload& workload);
 
 /// The input and target values of every sample of a data set, as a pure function of the workload
 /// and the sample's index, so that any rank can load any sample.

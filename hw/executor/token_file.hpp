@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -13,15 +14,25 @@ namespace parplan::hw {
 /// constructor.
 std::int64_t count_tokens(const std::string& path, TokenWidth width, std::int64_t sequence);
 
+/// How many ids of a file `check_ids` looks at: a few hundredths of a second.
+inline constexpr std::int64_t kIdsChecked = std::int64_t{1} << 24;
+
+/// Throws InputError when one of the first kIdsChecked ids is outside the vocabulary (names its
+/// position), or when every second id of a uint16 file is 0 and the others are not: those are the
+/// upper halves of uint32 ids. Maps nothing, so that the pages do not count as this process's.
+void check_ids(const std::string& path, TokenWidth width, std::int64_t vocabulary);
+
 /// A file of token ids without header (uint16 or uint32, native byte order), memory-mapped. Sample
 /// i is tokens [i S, i S + S) of S = `sequence` positions; its targets are the same shifted by one,
 /// so the last target of a sample is the first token of the next.
 ///
 /// InputError naming the file: missing or not a regular file, size not a multiple of the token, too
-/// short for one sample and its targets, and at `read` an id outside the vocabulary (names its
-/// position in the file).
+/// short for one sample and its targets; at `read` an id outside the vocabulary (names its position
+/// in the file), or a file that was cut short meanwhile.
 class TokenFile {
  public:
+  class OpenFile;
+
   TokenFile(const std::string& path, TokenWidth width, std::int64_t sequence);
   ~TokenFile();
   TokenFile(const TokenFile&) = delete;
@@ -40,6 +51,7 @@ class TokenFile {
   TokenWidth width_;
   std::int64_t sequence_;
   std::int64_t tokens_ = 0;
+  std::unique_ptr<OpenFile> file_;
   std::size_t mapped_bytes_ = 0;
   const std::byte* data_ = nullptr;
 };

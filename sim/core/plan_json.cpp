@@ -42,6 +42,7 @@ Json data_json(const DataSource& data) {
   if (data.kind == DataKind::kTokenFile) {
     json["path"] = data.path;
     json["width"] = name_of<TokenWidth>(data.width, kWidths);
+    if (data.tokens) json["tokens"] = *data.tokens;
   } else {
     json["samples"] = data.samples;
   }
@@ -56,6 +57,7 @@ DataSource read_data(JsonReader& r) {
   if (data.kind == DataKind::kTokenFile) {
     data.path = r.string("path");
     data.width = r.enumeration<TokenWidth>("width", kWidths);
+    data.tokens = r.optional_integer<std::int64_t>("tokens", 1);
   } else {
     data.samples = r.integer<std::int64_t>("samples", 1, kMostPositions);
   }

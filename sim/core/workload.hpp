@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "sim/core/dtype.hpp"
@@ -34,6 +35,7 @@ struct DataSource {
   DataKind kind = DataKind::kSynthetic;
   std::string path;                        ///< token file
   TokenWidth width = TokenWidth::kUint16;  ///< token file
+  std::optional<std::int64_t> tokens;      ///< token file: ids it held when the plan was made
   std::int64_t samples = 10000;            ///< synthetic: size of the data set
   bool shuffle = true;                     ///< by epoch, as DistributedSampler::set_epoch does
   Remainder remainder = Remainder::kPad;

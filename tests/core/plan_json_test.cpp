@@ -56,6 +56,21 @@ TEST_CASE("a plan of every preset survives its file", "[core]") {
   }
 }
 
+TEST_CASE("a plan keeps how many ids its data had, or that it does not know", "[core]") {
+  Plan plan = sample_plan("gpt2-tiny");
+  plan.workload.data.kind = DataKind::kTokenFile;
+  plan.workload.data.path = "ids.bin";
+  plan.workload.data.samples = DataSource{}.samples;
+  CHECK(dump(to_json(plan)).find("\"tokens\": 600") == std::string::npos);
+  CHECK(read_plan(JsonDocument("plan.json", dump(to_json(plan)))) == plan);
+  plan.workload.data.tokens = 600;
+  const std::string text = dump(to_json(plan));
+  CHECK(text.find("\"tokens\": 600") != std::string::npos);
+  CHECK(read_plan(JsonDocument("plan.json", text)) == plan);
+  CHECK(read_error(replaced(text, "\"tokens\": 600", "\"tokens\": 0")).find("tokens") !=
+        std::string::npos);
+}
+
 TEST_CASE("a plan's digest ignores what was expected of it and sees everything else", "[core]") {
   const Plan plan = sample_plan("gpt2-tiny");
   Plan other = plan;

@@ -1,6 +1,7 @@
 #include "hw/executor/input_data.hpp"
 
 #include <array>
+#include <filesystem>
 #include <vector>
 
 #include "hw/executor/token_file.hpp"
@@ -12,7 +13,9 @@
 #include "tests/hw/temporary_file.hpp"
 
 using namespace parplan;
+using parplan::hw::check_ids;
 using parplan::hw::check_token_data;
+using parplan::hw::check_token_ids;
 using parplan::hw::InputData;
 using parplan::hw::keyed_normal;
 using parplan::hw::keyed_u64;
@@ -174,6 +177,55 @@ TEST_CASE("a token outside the vocabulary is named with its position", "[hw]") {
   CHECK_THROWS_WITH(load<std::int32_t>(data, ValueId{0}, {1}, 4),
                     ContainsSubstring("token 100 at position 6") && ContainsSubstring("of 100") &&
                         ContainsSubstring("--data-width"));
+}
+
+TEST_CASE("a file of another length than when the plan was made is refused", "[hw]") {
+  const TemporaryFile file(std::vector<std::uint16_t>(100, 7));
+  Workload w = token_workload(file.path(), TokenWidth::kUint16);
+  w.data.tokens = 100;
+  CHECK_NOTHROW(check_token_data(token_model(), w));
+  w.data.tokens = 99;
+  CHECK_THROWS_WITH(check_token_data(token_model(), w),
+                    ContainsSubstring("has 100 tokens, it had 99 when the plan was made"));
+}
+
+TEST_CASE("a file that is cut short in use is an error, not the end of the process", "[hw]") {
+  const TemporaryFile file(std::vector<std::uint16_t>(10000, 7));
+  const TokenFile tokens(file.path(), TokenWidth::kUint16, 4);
+  std::array<std::int32_t, 4> out{};
+  CHECK_NOTHROW(tokens.read(2000, 0, 100, out));
+  std::filesystem::resize_file(file.path(), 10);
+  CHECK_THROWS_WITH(
+      tokens.read(2000, 0, 100, out),
+      ContainsSubstring("cut short") && ContainsSubstring("had 10000 tokens, it has 5"));
+}
+
+TEST_CASE("ids are looked at before a run", "[hw]") {
+  const auto check = [](const auto& ids, TokenWidth width, std::int64_t vocabulary) {
+    const TemporaryFile file(ids);
+    check_ids(file.path(), width, vocabulary);
+  };
+  std::vector<std::uint16_t> narrow((std::size_t{1} << 18) + 5, 99);  // more than one block
+  CHECK_NOTHROW(check(narrow, TokenWidth::kUint16, 100));
+  narrow.back() = 100;
+  CHECK_THROWS_WITH(check(narrow, TokenWidth::kUint16, 100),
+                    ContainsSubstring("token 100 at position 262148 is outside"));
+  CHECK_THROWS_WITH(check(std::vector<std::uint16_t>{1, 2, 3, 4}, TokenWidth::kUint32, 100),
+                    ContainsSubstring("token 131073 at position 0"));  // 1 + 2 * 65536
+
+  std::vector<std::uint32_t> wide(16, 5);
+  CHECK_NOTHROW(check(wide, TokenWidth::kUint32, 100));
+  CHECK_THROWS_WITH(check(wide, TokenWidth::kUint16, 100),
+                    ContainsSubstring("every second position") &&
+                        ContainsSubstring("plan with --data-width uint32"));
+  CHECK_NOTHROW(check(std::vector<std::uint16_t>(1000), TokenWidth::kUint16, 100));  // only zeros
+  wide.back() = 5 + (7U << 16);
+  CHECK_NOTHROW(check(wide, TokenWidth::kUint16, 100));
+
+  Workload w = token_workload("/nonexistent", TokenWidth::kUint16);
+  CHECK_THROWS_AS(check_token_ids(token_model(), w), InputError);
+  w.data.kind = DataKind::kSynthetic;
+  CHECK_NOTHROW(check_token_ids(token_model(), w));
 }
 
 TEST_CASE("a token file is refused for models that need more than tokens", "[hw]") {

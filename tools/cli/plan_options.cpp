@@ -214,10 +214,12 @@ Workload make_workload(const PlanOptions& o, const LoadedModel& loaded) {
     w.data.kind = DataKind::kTokenFile;
     w.data.path = o.data;
     w.data.width = o.data_width == "uint32" ? TokenWidth::kUint32 : TokenWidth::kUint16;
+    w.data.tokens = hw::count_tokens(w.data.path, w.data.width, w.sequence);
   }
   check_workload(w);
   check_sizes(loaded.model, w);
   hw::check_token_data(loaded.model, w);
+  hw::check_token_ids(loaded.model, w);
   return w;
 }
 
