@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -68,6 +69,9 @@ std::int64_t from_number(const Number& number) {
 
 /// Longer than launchers need to end a job whose rank 0 has failed.
 constexpr std::chrono::milliseconds kPatienceWithRankZero{1500};
+/// With an open world the launcher is quicker: it only has to pass on what a rank has told it.
+constexpr std::chrono::milliseconds kPatiencePerRank{300};
+constexpr int kMostTurns = 4;
 
 constexpr int kLengthTag = 0;
 constexpr int kDataTag = 1;
@@ -286,9 +290,12 @@ std::optional<int> launched_rank() {
 }
 
 void abort_world(int code, std::string_view reason) {
+  // The launcher ends the job, and a wait below, when a rank with a lower number fails too.
+  std::signal(SIGTERM, SIG_DFL);
   std::optional<int> rank = open_mpi_rank();
-  if (!rank && launched_rank().value_or(0) > 0) {
-    // The launcher ends the job, and this wait, when rank 0 fails too.
+  if (rank) {
+    std::this_thread::sleep_for(std::min(*rank, kMostTurns) * kPatiencePerRank);
+  } else if (launched_rank().value_or(0) > 0) {
     std::this_thread::sleep_for(kPatienceWithRankZero);
     rank = launched_rank();
   }

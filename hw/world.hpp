@@ -112,9 +112,9 @@ void run_thread_ranks(int ranks, const std::function<void(World&)>& rank_main,
                       const WorldOptions& options = {});
 
 /// Ends the whole job: prints "rank N: reason" (or just the reason where no MPI world is open) to
-/// stderr and stops all ranks with exit code `code`. For main's catch blocks. Before the world is
-/// open all ranks tend to fail for one reason, so that rank 0 speaks and the others only if they
-/// are still there a moment later.
+/// stderr and stops all ranks with exit code `code`. For main's catch blocks. Ranks tend to fail
+/// together and for one reason, so that rank 0 speaks at once and the others, in their order, only
+/// if they are still there a moment later (about a second at most).
 [[noreturn]] void abort_world(int code, std::string_view reason);
 
 }  // namespace parplan::hw

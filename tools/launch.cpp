@@ -1,18 +1,28 @@
 #include "tools/launch.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "sim/core/error.hpp"
+#include "tools/cli/interrupts.hpp"
+#include "tools/job_messages.hpp"
 
 namespace parplan::tools {
 namespace {
@@ -42,21 +52,66 @@ std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-/// The signals that a job's launcher takes one by one instead of being interrupted by them.
-sigset_t launcher_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
-  return set;
+/// Throws HwError naming the call when it returned a negative number.
+int checked(int result, const char* call) {
+  if (result < 0) throw HwError(std::string(call) + ": " + std::strerror(errno));
+  return result;
 }
 
-[[noreturn]] void become(std::vector<std::string> command, const sigset_t& mask) {
+/// Owns a file descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  void close() {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
+
+ private:
+  int fd_;
+};
+
+/// While it lives, this thread takes SIGINT, SIGTERM and SIGCHLD one by one instead of being
+/// interrupted by them.
+class SignalQueue {
+ public:
+  SignalQueue() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
+    sigprocmask(SIG_BLOCK, &set, &before_);
+    fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  }
+  ~SignalQueue() {
+    if (fd_ >= 0) ::close(fd_);
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SignalQueue(const SignalQueue&) = delete;
+  SignalQueue& operator=(const SignalQueue&) = delete;
+  int get() const { return checked(fd_, "signalfd"); }
+  const sigset_t& mask_before() const { return before_; }
+  /// The next signal, 0 when there is none.
+  int take() const {
+    signalfd_siginfo info{};
+    return read(fd_, &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
+  }
+
+ private:
+  sigset_t before_{};
+  int fd_ = -1;
+};
+
+[[noreturn]] void become(std::vector<std::string> command, const sigset_t& mask, int messages) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // the ranks do not outlive who started them
   setpgid(0, 0);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   // A process in the background that reads the terminal is stopped; ranks read nothing.
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  dup2(messages, STDERR_FILENO);
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
@@ -71,6 +126,120 @@ sigset_t launcher_signals() {
   _exit(127);
 }
 
+/// mpirun with the ranks below it.
+class Job {
+ public:
+  explicit Job(std::vector<std::string> command)
+      : messages_([](std::string_view text) { std::cerr << text << std::flush; }) {
+    static_cast<void>(queue_.get());
+    std::array<int, 2> ends{};
+    checked(pipe2(ends.data(), O_CLOEXEC), "pipe2");
+    Descriptor write_end(ends[1]);
+    pipe_ = std::make_unique<Descriptor>(ends[0]);
+    checked(fcntl(ends[0], F_SETFL, O_NONBLOCK), "fcntl");
+    pid_ = checked(fork(), "fork");
+    // The job has a process group of its own, so that it gets each signal once: from here, wherever
+    // the signal came from.
+    if (pid_ == 0) become(std::move(command), queue_.mask_before(), write_end.get());
+    setpgid(pid_, pid_);  // also done by the child; whoever is first
+  }
+
+  int wait() {
+    int status = 0;
+    for (pid_t ended = 0; ended != pid_;) {
+      std::array<pollfd, 2> sources{pollfd{queue_.get(), POLLIN, 0},
+                                    pollfd{pipe_->get(), POLLIN, 0}};
+      if (poll(sources.data(), sources.size(), -1) < 0 && errno != EINTR) checked(-1, "poll");
+      read_messages();
+      while (const int signal = queue_.take()) {
+        if (signal != SIGCHLD) pass_on(signal);
+      }
+      ended = checked(waitpid(pid_, &status, WNOHANG), "waitpid");
+    }
+    read_messages();
+    return exit_code(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Request {
+    int signal = 0;
+    Clock::time_point at;
+  };
+
+  void read_messages() {
+    std::array<char, 4096> block;
+    for (;;) {
+      const ssize_t count = read(pipe_->get(), block.data(), block.size());
+      if (count > 0) {
+        messages_.add({block.data(), static_cast<std::size_t>(count)});
+      } else if (count == 0) {
+        pipe_->close();  // poll leaves it alone then
+        return;
+      } else if (errno != EINTR) {
+        return;
+      }
+    }
+  }
+
+  void pass_on(int signal) {
+    const Clock::time_point now = Clock::now();
+    if (!asked_) {
+      asked_ = {signal, now};
+      // First the ranks, which finish their step and write what they have. mpirun itself would give
+      // them a second and then kill them; that is for who asks twice.
+      const std::vector<pid_t> started = children_of(pid_);
+      for (const pid_t rank : started) kill(rank, signal);
+      if (!started.empty()) {
+        std::cerr << kStopping << std::flush;
+        return;
+      }
+    } else if (now - asked_->at < kOneRequest) {
+      return;
+    }
+    ended_by_ = signal;
+    kill(pid_, signal);
+  }
+
+  int exit_code(int code) {
+    const bool by_request = code == 128 + SIGINT || code == 128 + SIGTERM;
+    const std::optional<DeadRank> dead = messages_.dead_rank();
+    const bool ended_in_words = code == 0 || by_request || ended_by_ || asked_ || dead;
+    const bool explained = messages_.finish(!ended_in_words);
+    if (ended_by_) return 128 + *ended_by_;
+    if (dead) {
+      const std::string text =
+          "rank " + std::to_string(dead->rank) + " was ended by " + text_of_signal(dead->signal);
+      if (!by_request) throw HwError(text + hint(dead->signal));
+      if (!asked_) std::cerr << "parplan: " << text << "\n";
+    }
+    if (code == 0 || by_request) return code;  // the ranks ended in order
+    if (code > 128) throw HwError("mpirun was ended by " + text_of_signal(code - 128));
+    if (explained) return code;
+    // All processes of the job got the signal, and mpirun did not wait for the ranks.
+    if (asked_) return 128 + asked_->signal;
+    throw HwError("mpirun ended with exit code " + std::to_string(code) +
+                  "; what it says is above, or else a signal ended it");
+  }
+
+  static std::string text_of_signal(int signal) {
+    return "signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
+  }
+
+  static std::string hint(int signal) {
+    if (signal == SIGKILL) return "; the system does that when memory runs out";
+    if (signal == SIGBUS) return "; was a file cut short while it was read?";
+    return "";
+  }
+
+  SignalQueue queue_;
+  JobMessages messages_;
+  std::unique_ptr<Descriptor> pipe_;
+  pid_t pid_ = -1;
+  std::optional<Request> asked_;
+  std::optional<int> ended_by_;  ///< what was passed on to mpirun
+};
+
 }  // namespace
 
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
@@ -84,31 +253,7 @@ int launch_ranks(int ranks, const std::vector<std::string>& arguments) {
   std::vector<std::string> command{"mpirun",    "-n",   std::to_string(ranks),
                                    "--bind-to", "none", own_program()};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  // The job has a process group of its own, so that it gets each signal once: from here, wherever
-  // the signal came from.
-  const sigset_t signals = launcher_signals();
-  sigset_t before;
-  sigprocmask(SIG_BLOCK, &signals, &before);
-  const pid_t child = fork();
-  if (child < 0) throw HwError(std::string("fork: ") + std::strerror(errno));
-  if (child == 0) become(std::move(command), before);
-  setpgid(child, child);  // also done by the child; whoever is first
-  int status = 0;
-  int passed_on = 0;
-  for (pid_t ended = 0; ended != child; ended = waitpid(child, &status, WNOHANG)) {
-    if (ended < 0) throw HwError(std::string("waitpid: ") + std::strerror(errno));
-    const int signal = sigwaitinfo(&signals, nullptr);
-    if (signal != SIGINT && signal != SIGTERM) continue;
-    // First the ranks, which finish their step and write what they have. mpirun itself would give
-    // them a second and then kill them; that is for who asks twice.
-    const std::vector<pid_t> started = passed_on == 0 ? children_of(child) : std::vector<pid_t>{};
-    for (const pid_t rank : started) kill(rank, signal);
-    if (started.empty()) kill(child, signal);
-    passed_on = signal;
-  }
-  sigprocmask(SIG_SETMASK, &before, nullptr);
-  if (passed_on != 0) return 128 + passed_on;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return Job(std::move(command)).wait();
 }
 
 }  // namespace parplan::tools

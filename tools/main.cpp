@@ -2,6 +2,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <csignal>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -85,7 +86,7 @@ void parse(CLI::App& app, int argc, char** argv, bool& shown) {
 }
 
 int flushed(int code) {
-  if (!std::cout.flush()) throw InputError("cannot write to standard output");
+  if (!std::cout.flush()) throw HwError("cannot write to standard output");
   return code;
 }
 
@@ -116,6 +117,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   const PrintableOutput out(std::cout);
   const PrintableOutput err(std::cerr);
+  // A limit of file sizes is reported by the write that meets it.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return run(argc, argv);
   } catch (const InputError& error) {

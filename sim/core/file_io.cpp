@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -32,8 +33,30 @@ std::string reason(int code) {
   throw InputError("cannot read '" + shortened(path.string(), kShownPathBytes) + "': " + why);
 }
 
-[[noreturn]] void fail_write(const fs::path& path, const std::string& why) {
-  throw InputError("cannot write '" + shortened(path.string(), kShownPathBytes) + "': " + why);
+std::string write_failure(const fs::path& path, const std::string& why) {
+  return "cannot write '" + shortened(path.string(), kShownPathBytes) + "': " + why;
+}
+
+/// The path is at fault: another one would do.
+[[noreturn]] void refuse_path(const fs::path& path, const std::string& why) {
+  throw InputError(write_failure(path, why));
+}
+
+/// Whether the machine, not the path, is at fault.
+bool is_shortage(int code) {
+  constexpr std::array kShortages = {ENOSPC, EDQUOT, EIO, EFBIG, ENOMEM, EMFILE, ENFILE};
+  return std::find(kShortages.begin(), kShortages.end(), code) != kShortages.end();
+}
+
+/// A file could not be opened, made or put in place.
+[[noreturn]] void fail_place(const fs::path& path, int code) {
+  if (is_shortage(code)) throw HwError(write_failure(path, reason(code)));
+  refuse_path(path, reason(code));
+}
+
+/// An open file did not take what was written.
+[[noreturn]] void fail_write(const fs::path& path, int code) {
+  throw HwError(write_failure(path, reason(code)));
 }
 
 /// Owns a file descriptor.
@@ -62,7 +85,7 @@ void write_all(const Descriptor& file, std::string_view content, const fs::path&
   while (!content.empty()) {
     const ssize_t written = ::write(file.get(), content.data(), content.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_write(path, reason(errno));
+    if (written < 0) fail_write(path, errno);
     content.remove_prefix(static_cast<std::size_t>(written));
   }
 }
@@ -92,7 +115,7 @@ class TemporaryFile {
       name_ = temporary_name(target_);
       file_.reset(create());
     }
-    if (!file_.valid()) fail_write(path, reason(errno));
+    if (!file_.valid()) fail_place(path, errno);
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
@@ -119,9 +142,9 @@ class TemporaryFile {
 
 void write_in_place(const fs::path& path, std::string_view content) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!file.valid()) fail_write(path, reason(errno));
+  if (!file.valid()) fail_place(path, errno);
   write_all(file, content, path);
-  if (const int code = file.close(); code != 0) fail_write(path, reason(code));
+  if (const int code = file.close(); code != 0) fail_write(path, code);
 }
 
 /// Makes the rename itself durable. The data is safe by then, so that a file system which cannot
@@ -173,7 +196,7 @@ Target find_target(const fs::path& path) {
   Target target;
   target.path = resolve_links(path);
   target.exists = ::stat(target.path.c_str(), &target.status) == 0;
-  if (target.exists && S_ISDIR(target.status.st_mode)) fail_write(path, "it is a directory");
+  if (target.exists && S_ISDIR(target.status.st_mode)) refuse_path(path, "it is a directory");
   return target;
 }
 
@@ -188,12 +211,12 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
   TemporaryFile temporary(target.path, path);
   Descriptor& file = temporary.file();
   if (target.exists && ::fchmod(file.get(), target.status.st_mode & kPermissionBits) != 0) {
-    fail_write(path, reason(errno));
+    fail_place(path, errno);
   }
   write_all(file, content, path);
-  if (::fsync(file.get()) != 0) fail_write(path, reason(errno));
-  if (const int code = file.close(); code != 0) fail_write(path, reason(code));
-  if (const int code = temporary.replace_target(); code != 0) fail_write(path, reason(code));
+  if (::fsync(file.get()) != 0) fail_write(path, errno);
+  if (const int code = file.close(); code != 0) fail_write(path, code);
+  if (const int code = temporary.replace_target(); code != 0) fail_place(path, code);
   sync_directory(target.path);
 }
 

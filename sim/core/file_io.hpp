@@ -20,7 +20,9 @@ inline constexpr std::uintmax_t kTextFileLimitBytes = std::uintmax_t{1} << 30;
 /// also after a crash (temporary file in the same directory, fsync, rename). Keeps the permission
 /// bits of a file that is there and follows symbolic links. Pipes and devices (/dev/stdout) cannot
 /// be replaced and are written in place.
-/// Throws InputError that names the path; then the old content stands and no temporary is left.
+/// Errors name the path; the old content stands then and no temporary is left. InputError where
+/// another path would do (no such directory, not permitted), HwError where the machine is at fault
+/// (disk full, quota, a limit of file sizes).
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 /// Throws what write_file_atomically would throw now, and changes nothing: to be asked before hours

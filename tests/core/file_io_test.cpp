@@ -16,6 +16,7 @@
 #include "tests/catch2_compat.hpp"
 
 namespace fs = std::filesystem;
+using parplan::HwError;
 using parplan::InputError;
 using parplan::read_text_file;
 using parplan::write_file_atomically;
@@ -163,7 +164,7 @@ TEST_CASE("a write that fails half way keeps the old file and removes its own", 
     const FileSizeLimit limit(4096);
     try {
       write_file_atomically(file, std::string(10000, 'x'));
-    } catch (const InputError& error) {
+    } catch (const HwError& error) {
       message = error.what();
     }
   }
@@ -176,6 +177,7 @@ TEST_CASE("a device is written in place, and its refusal is an error", "[core]")
   if (!fs::exists("/dev/full")) return;
   CHECK_THROWS_WITH(write_file_atomically("/dev/full", "x"),
                     "cannot write '/dev/full': No space left on device");
+  CHECK_THROWS_AS(write_file_atomically("/dev/full", "x"), HwError);
   CHECK_NOTHROW(write_file_atomically("/dev/null", "x"));
   CHECK(fs::is_character_file("/dev/null"));
 }

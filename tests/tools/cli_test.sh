@@ -190,7 +190,7 @@ sed -n '1,/"traceEvents"/p' measured1.json | sed '$s/$/],/' >empty.json
 sed -n 's/^"parplan":/&/p' measured1.json >>empty.json
 run 2 compare predicted1.json empty.json
 "$parplan" presets >/dev/full 2>err
-[ $? -eq 2 ] || fail "lost output was not noticed"
+[ $? -eq 1 ] || fail "lost output was not noticed"
 says err "standard output"
 
 echo "== what is read is not written over"
@@ -320,6 +320,41 @@ run 2 simulate far.json
 says err "x...', which is no preset"
 [ "$(wc -c <err)" -lt 300 ] || fail "the message has $(wc -c <err) bytes"
 
+echo "== token files"
+command -v python3 >/dev/null && {
+  ids() { # FORMAT COUNT: ids 1, 2, ... 100, 1, ...
+    python3 -c 'import array, sys
+array.array(sys.argv[1], [1 + i % 100 for i in range(int(sys.argv[2]))]).tofile(sys.stdout.buffer)' "$@"
+  }
+  with_data=(--model gpt2-tiny --global-batch 16 --cluster own.json --sequence 16)
+  ids I 600 >wide.bin
+  run 2 plan "${with_data[@]}" --layout single --data wide.bin
+  says err "token file 'wide.bin' has a 0 at every second position"
+  says err "--data-width uint32"
+  run 0 plan "${with_data[@]}" --layout single --data wide.bin --data-width uint32 -o wide.json
+  says wide.json '"tokens": 600'
+  ids H 600 >narrow.bin
+  run 2 plan "${with_data[@]}" --layout single --data narrow.bin --data-width uint32
+  says err "narrow.bin': token 131073 at position 0 is outside the model's vocabulary"
+  says err "--data-width"
+  layout=single
+  [ "$with_mpi" = ON ] && layout=dp=2
+  run 0 plan "${with_data[@]}" --layout $layout --data narrow.bin -o narrow.json
+  run 0 execute narrow.json --steps 1
+  truncate -s 1000 narrow.bin
+  run 2 execute narrow.json --steps 1
+  [ "$(cat err)" = "parplan: token file 'narrow.bin' has 500 tokens, it had 600 when the plan was made; \
+give the file back or plan again" ] || fail "not said once: $(cat err)"
+  truncate -s 999 narrow.bin
+  run 2 execute narrow.json --steps 1
+  says err "999 bytes, not a multiple of the 2 bytes of a token"
+  ids H 599 >narrow.bin
+  printf '\377\377' >>narrow.bin
+  run 2 execute narrow.json --steps 1
+  says err "narrow.bin': token 65535 at position 599 is outside"
+  [ "$(wc -l <err)" -eq 1 ] || fail "not said once: $(cat err)"
+}
+
 echo "== files of another kind"
 run 2 simulate measured1.json
 says err "this is a trace, a parplan/plan file is needed"
@@ -356,9 +391,16 @@ says out "(the only step)"
 echo "== training that diverges"
 sed 's/"learning_rate": [0-9.e+-]*/"learning_rate": 1e38/' one.json >wild.json
 run 0 execute wild.json --steps 3 --trace wild-trace.json
-says out "not finite since step"
+says err "training diverged: the loss of step 2 is not finite"
+says err "--learning-rate below 1e+38"
+grep -q -- "-nan" out && fail "a loss is -nan"
 run 0 execute wild.json --steps 3 --format json
+json out "format version layout ranks steps interrupted step_time_s losses step_times_s ranks_memory"
 says out "null"
+says err "training diverged"
+run 0 simulate wild.json --cluster "$machine" --trace wild-predicted.json
+run 0 compare wild-predicted.json wild-trace.json --html wild.html
+says wild.html "nan at last"
 run 0 calibrate --cluster "$machine" wild-trace.json -o wild-machine.json
 run 0 plan "${tiny[@]}" --cluster "$machine" --layout microbatches=2 -o other.json
 run 0 simulate other.json --cluster "$machine" --trace other-predicted.json
@@ -397,14 +439,31 @@ echo "== output that cannot be written"
 mkdir occupied
 mkdir occupied/taken
 echo "before" >occupied/old
-for target in missing/plan.json occupied/taken /dev/full; do
-  run 2 plan "${tiny[@]}" --cluster "$machine" --layout single -o $target
-  says err "$target"
-  run 2 simulate one.json --cluster "$machine" --trace $target
-  says err "$target"
-  run 2 compare predicted1.json measured1.json --html $target
-  says err "$target"
-done
+# A place where nothing can be written is bad input, a full disk is not.
+unwritable() { # CODE TARGET
+  run "$1" plan "${tiny[@]}" --cluster "$machine" --layout single -o "$2"
+  says err "$2"
+  run "$1" simulate one.json --cluster "$machine" --trace "$2"
+  says err "$2"
+  run "$1" compare predicted1.json measured1.json --html "$2"
+  says err "$2"
+  run "$1" execute one.json --steps 1 --trace "$2"
+  says err "$2"
+  run "$1" calibrate --cluster "$machine" measured1.json -o "$2"
+  says err "$2"
+}
+unwritable 2 missing/plan.json
+unwritable 2 occupied/taken
+unwritable 1 /dev/full
+if [ "$with_mpi" = ON ]; then
+  run 1 execute two.json --steps 1 --trace /dev/full
+  [ "$(cat err)" = "parplan: rank 0: cannot write '/dev/full': No space left on device" ] ||
+    fail "not said once: $(cat err)"
+fi
+# No file may grow beyond 1 KiB, as on a full disk: what stood there stays.
+(ulimit -f 1 && unwritable 1 occupied/old && exit $((failures != 0))) || failures=$((failures + 1))
+[ "$(cat occupied/old)" = before ] || fail "a full disk changed occupied/old"
+only_files occupied "old taken "
 run 2 execute one.json --steps 1 --trace missing/trace.json
 says err "missing"
 run 2 calibrate --cluster "$machine" short.json -o occupied/old
@@ -436,18 +495,24 @@ ranks_of() {
 }
 # Each job in a process group of its own, as a shell gives one to what it starts.
 set -m
-interrupt() { # PLAN TRACE RANKS SIGNAL CODE
+# WHAT is evaluated once the ranks work: `job` and `ranks` are theirs.
+interrupt() { # PLAN TRACE RANKS CODE WHAT
+  rm -f "$2"
   "$parplan" execute "$1" --steps 1000000 --trace "$2" >out 2>err &
-  local job=$!
+  job=$!
   ranks_of $job "$3"
-  kill "-$4" -- "-$job"
+  eval "$5"
   ended_within 10 $job
-  [ $code -eq "$5" ] || fail "an interrupted run of $1 ended with $code, not $5"
+  [ $code -eq "$4" ] || fail "after '$5' a run of $1 ended with $code, not $4"
+}
+in_order() { # PLAN TRACE RANKS CODE WHAT
+  interrupt "$@"
   says out "(interrupted)"
   says out "loss"
   made "$2"
   run 0 calibrate --cluster "$machine" "$2" -o interrupted.json
 }
+second_rank() { echo $ranks | cut -d' ' -f2; }
 echo "== interrupt"
 "$parplan" recommend "${many[@]}" >out 2>err &
 job=$!
@@ -462,10 +527,21 @@ says err "parplan: interrupted; "
 says err "none of them fits"
 says err "does not fit into the device's memory"
 says err "nearest: "
-interrupt one.json stopped1.json 1 INT 130
-interrupt one.json stopped1.json 1 TERM 143
+in_order one.json stopped1.json 1 130 'kill -INT -- -$job'
+in_order one.json stopped1.json 1 143 'kill -TERM -- -$job'
+# One Ctrl-C may arrive several times.
+in_order one.json stopped1.json 1 130 'kill -INT $job; sleep 0.02; kill -INT $job; kill -INT -- -$job'
 if [ "$with_mpi" = ON ]; then
-  interrupt two.json stopped2.json 2 INT 130
+  in_order two.json stopped2.json 2 130 'kill -INT -- -$job'
+  in_order two.json stopped2.json 2 143 'kill -TERM $job'
+  in_order two.json stopped2.json 2 143 'kill -TERM $(second_rank)'
+  [ ! -s err ] || fail "said about a rank that ended in order: $(cat err)"
+  in_order two.json stopped2.json 2 130 'kill -INT $job; sleep 0.02; kill -INT $job; kill -INT -- -$job'
+  # A rank that cannot end in order; who asks again later does not wait for it.
+  interrupt two.json stopped2.json 2 143 \
+    'kill -STOP $(second_rank); kill -INT $job; sleep 2.1; kill -TERM $job'
+  [ "$(cat err)" = "parplan: stopping in order; interrupt again after 2 s to end at once" ] ||
+    fail "not what is said of an interrupt: $(cat err)"
 
   echo "== bad input of ranks that a launcher started"
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -478,6 +554,19 @@ if [ "$with_mpi" = ON ]; then
   [ $? -eq 2 ] || fail "bad input of rank 1 did not end with 2"
   says err "rank 1: cannot read 'missing.json'"
 
+  echo "== ranks that fail together"
+  command -v python3 >/dev/null && for launcher in "" "mpirun --oversubscribe -n 2"; do
+    ids H 600 >narrow.bin
+    $launcher "$parplan" execute narrow.json --steps 1000000 >out 2>err &
+    job=$!
+    if [ -z "$launcher" ]; then ranks_of $job 2; else sleep 4; fi
+    truncate -s 100 narrow.bin
+    ended_within 10 $job
+    [ $code -eq 2 ] || fail "ranks whose data was cut short ended with $code, not 2"
+    [ "$(grep -c "rank [01]: token file 'narrow.bin' was cut short" err)" -eq 1 ] || fail "not said once: $(cat err)"
+    [ -n "$launcher" ] || [ "$(wc -l <err)" -eq 1 ] || fail "more than that is said: $(cat err)"
+  done
+
   echo "== a rank dies"
   "$parplan" execute two.json --steps 1000000 --trace died.json >out 2>err &
   job=$!
@@ -486,8 +575,8 @@ if [ "$with_mpi" = ON ]; then
     kill -KILL "$(echo $ranks | cut -d' ' -f2)"
     ended_within 10 $job
     [ $code -eq 1 ] || fail "a job whose rank died ended with $code, not 1"
-    says err "a rank was ended by signal 9"
-    cat out err | grep -qi "rank 1" || fail "the message does not name the rank that died"
+    says err "parplan: rank 1 was ended by signal 9 (Killed)"
+    [ "$(wc -l <err)" -eq 1 ] || fail "more than that is said: $(cat err)"
   else
     fail "expected two ranks below the launcher, found '$ranks'"
     kill -KILL -- -$job

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <CLI/App.hpp>
-#include <atomic>
 #include <memory>
 
 namespace parplan::tools {
@@ -29,11 +28,5 @@ std::unique_ptr<Command> make_profile(CLI::App& parent);
 std::unique_ptr<Command> make_calibrate(CLI::App& parent);
 std::unique_ptr<Command> make_compare(CLI::App& parent);
 std::unique_ptr<Command> make_presets(CLI::App& parent);
-
-/// Set by SIGINT and SIGTERM once `watch_interrupts` was called; a second signal ends the process.
-const std::atomic<bool>& interrupted();
-void watch_interrupts();
-/// Exit code of a run that was interrupted: 128 + the signal, SIGINT where another rank got it.
-int interrupt_code();
 
 }  // namespace parplan::tools

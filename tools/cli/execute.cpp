@@ -1,7 +1,6 @@
 #include <CLI/Option.hpp>
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +15,7 @@
 #include "sim/core/plan_json.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/describe.hpp"
+#include "tools/cli/interrupts.hpp"
 #include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
 #include "tools/launch.hpp"
@@ -70,7 +70,7 @@ class Execute : public Command {
     hw::WorldOptions options;
     options.wait.timeout = std::chrono::duration<double>(timeout_s_);
     options.threads_per_rank = threads_;
-    watch_interrupts();
+    watch_interrupts(!hw::launched_by_mpi());
     if (hw::launched_by_mpi()) {
       auto world = hw::open_mpi_world(options);
       if (const auto* none = std::get_if<hw::Unavailable>(&world)) throw HwError(none->reason);
@@ -84,12 +84,7 @@ class Execute : public Command {
     }
     check_fits_here(plan);
     if (ranks == 1) return train(*hw::open_single_world(options), plan);
-    const int code = launch_ranks(ranks, arguments());
-    if (code > 128 && code != 128 + SIGINT && code != 128 + SIGTERM) {
-      throw HwError("a rank was ended by signal " + std::to_string(code - 128) +
-                    "; the message above names it");
-    }
-    return code;
+    return launch_ranks(ranks, arguments());
   }
 
  private:
@@ -107,6 +102,7 @@ class Execute : public Command {
       check_output("--trace", trace_, inputs);
     }
     hw::check_token_data(plan.model, plan.workload);
+    if (hw::launched_rank().value_or(0) == 0) hw::check_token_ids(plan.model, plan.workload);
   }
 
   /// All ranks start on this host; what they allocate is known to the byte. Beyond the memory the
@@ -164,9 +160,20 @@ class Execute : public Command {
     }
     hw::RunResult result = hw::run_plan(world, plan, options);
     line.reset();
+    const int code = result.interrupted ? 128 + interrupting_signal(world) : kSuccess;
     if (world.rank() == 0) report(plan, result);
     world.finish();
-    return result.interrupted ? interrupt_code() : kSuccess;
+    return code;
+  }
+
+  /// Collective: the signal that any of the ranks got; all end with the same exit code. Of
+  /// different ones the larger, SIGTERM.
+  static int interrupting_signal(hw::World& world) {
+    int signal = 0;
+    for (const std::string& own : world.gather(std::to_string(received_signal()))) {
+      signal = std::max(signal, std::stoi(own));
+    }
+    return std::stoi(world.broadcast(std::to_string(signal)));
   }
 
   void report(const Plan& plan, hw::RunResult& result) const {
@@ -190,6 +197,7 @@ class Execute : public Command {
       traces::write_trace({std::move(result.trace), plan}, trace_);
       if (format_ == OutputFormat::kText) std::cout << "trace written to " << trace_ << "\n";
     }
+    report_divergence(plan, result.losses);
   }
 
   /// `which`: what the median is of.
@@ -212,13 +220,7 @@ class Execute : public Command {
     }
     if (!result.losses.empty()) {
       std::cout << "loss       " << shortest_text(result.losses.front()) << " -> "
-                << shortest_text(result.losses.back());
-      const auto lost = std::find_if_not(result.losses.begin(), result.losses.end(),
-                                         [](double loss) { return std::isfinite(loss); });
-      if (lost != result.losses.end()) {
-        std::cout << "; not finite since step " << lost - result.losses.begin() + 1;
-      }
-      std::cout << "\n";
+                << shortest_text(result.losses.back()) << "\n";
     }
     if (plan.expectation && median.value > 0.0) {
       std::cout << "expected   " << text_of(plan.expectation->step_time) << " ("
@@ -229,6 +231,21 @@ class Execute : public Command {
       std::cout << "rank " << s.rank << "     tensors " << text_of(s.peak_tensor_bytes)
                 << ", process " << text_of(s.peak_process_bytes) << "\n";
     }
+  }
+
+  /// Numbers that are no longer finite never become so again.
+  static void report_divergence(const Plan& plan, const std::vector<double>& losses) {
+    const auto lost = std::find_if_not(losses.begin(), losses.end(),
+                                       [](double loss) { return std::isfinite(loss); });
+    if (lost == losses.end()) return;
+    std::cout << std::flush;
+    const auto step = lost - losses.begin() + 1;
+    std::cerr << "parplan: training diverged: the loss of step " << step << " is not finite";
+    if (step > 1) {  // the first comes before any update
+      std::cerr << "; plan with a --learning-rate below "
+                << shortest_text(plan.workload.optimizer.learning_rate);
+    }
+    std::cerr << "\n";
   }
 
   static void print_json(const Plan& plan, const hw::RunResult& result, Seconds median) {

@@ -1,27 +1,57 @@
-#include <csignal>
-#include <cstdlib>
+#include "tools/cli/interrupts.hpp"
 
-#include "tools/cli/command.hpp"
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
 
 namespace parplan::tools {
 namespace {
 
 std::atomic<bool> g_interrupted{false};
-volatile std::sig_atomic_t g_signal = SIGINT;
+std::atomic<int> g_signal{0};
+std::atomic<std::int64_t> g_first_ns{0};
+std::atomic<bool> g_announce{false};
+std::atomic<bool> g_terminal{false};
 
-/// The first signal asks for an orderly end, the second one does not wait for it.
+std::int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+/// Safe inside a signal handler. A terminal may show a progress line.
+void say_stopping() {
+  const int before = errno;
+  if (g_terminal) static_cast<void>(!write(STDERR_FILENO, "\n", 1));
+  static_cast<void>(!write(STDERR_FILENO, kStopping.data(), kStopping.size()));
+  errno = before;
+}
+
 extern "C" void on_signal(int signal) {
-  g_signal = signal;
-  if (g_interrupted.exchange(true)) std::_Exit(128 + signal);
+  const std::int64_t now = now_ns();
+  std::int64_t first = 0;
+  if (g_first_ns.compare_exchange_strong(first, now)) {
+    g_signal = signal;
+    g_interrupted = true;
+    if (g_announce) say_stopping();
+    return;
+  }
+  if (now - first >= std::chrono::nanoseconds(kOneRequest).count()) std::_Exit(128 + signal);
 }
 
 }  // namespace
 
 const std::atomic<bool>& interrupted() { return g_interrupted; }
 
-int interrupt_code() { return 128 + static_cast<int>(g_signal); }
+int received_signal() { return g_signal; }
 
-void watch_interrupts() {
+void watch_interrupts(bool announce) {
+  g_announce = announce;
+  g_terminal = isatty(STDERR_FILENO) != 0;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
 }

@@ -9,6 +9,7 @@
 #include "sim/core/message_text.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/describe.hpp"
+#include "tools/cli/interrupts.hpp"
 #include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
 #include "tools/text_table.hpp"
@@ -68,7 +69,7 @@ class Recommend : public Command {
     }
     request.top = top_;
     request.threads = search_threads();
-    watch_interrupts();
+    watch_interrupts(true);
     const SearchResult result = searched(request);
     if (result.considered == 0) refuse_pins(request);
     if (interrupted()) {
@@ -80,7 +81,7 @@ class Recommend : public Command {
                         ? "none of them fits\n"
                         : "no layout fits: " + std::to_string(result.considered) + " considered\n");
       print_findings(request, result);
-      return interrupted() ? interrupt_code() : kNothingFits;
+      return interrupted() ? 128 + received_signal() : kNothingFits;
     }
     Plan plan = make_plan(options_, model, request.workload, result.best.front().layout, cluster);
     plan.expectation = Expectation{result.best.front().simulation.step_time,
@@ -95,7 +96,7 @@ class Recommend : public Command {
       if (format_ == OutputFormat::kText)
         std::cout << "\nplan written to " << options_.output << "\n";
     }
-    return interrupted() ? interrupt_code() : kSuccess;
+    return interrupted() ? 128 + received_signal() : kSuccess;
   }
 
  private:
