@@ -6,9 +6,11 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <tuple>
 
+#include "planner/time_bound.hpp"
 #include "sim/core/error.hpp"
 
 namespace parplan::planner {
@@ -28,11 +30,16 @@ constexpr double kEstimateSlack = 1.05;
 /// From so many times a short step's microbatches on, a look at the short step first pays.
 constexpr int kLongStep = 8;
 
-/// A layout beyond kManyMicrobatches, as a step of fewer microbatches of the same size shows it.
-struct Estimate {
-  Layout layout;  ///< placed
-  Seconds step_time;
+/// A placed layout with a bound or an estimate of its step time.
+struct TimedLayout {
+  Layout layout;
+  Seconds time;
 };
+
+bool by_time(const TimedLayout& a, const TimedLayout& b) {
+  if (a.time != b.time) return a.time < b.time;
+  return to_string(a.layout) < to_string(b.layout);
+}
 
 /// State that the worker threads of a search share.
 class Search {
@@ -43,17 +50,19 @@ class Search {
         progress_(progress),
         interrupt_(interrupt),
         costs_(request.cluster),
-        layouts_(enumerate_layouts(request)) {
-    // Those with the lowest bounds first: they fill the top early, and the others need no look.
-    std::stable_sort(layouts_.begin(), layouts_.end(),
-                     [](const Layout& a, const Layout& b) { return a.ranks() > b.ranks(); });
-  }
+        bound_(request.model, request.workload, costs_) {}
 
   SearchResult run() {
     costs_.require_products(request_.model, request_.workload.precision);
-    result_.considered = static_cast<std::int64_t>(layouts_.size());
-    in_parallel(layouts_.size(), [this](std::size_t i, Plan& plan) {
-      consider(layouts_[i], plan);
+    const std::vector<Layout> layouts = enumerate_layouts(request_);
+    result_.considered = static_cast<std::int64_t>(layouts.size());
+    in_parallel(layouts.size(), [&](std::size_t i, Plan&) {
+      if (!is_usable(layouts[i])) report_done(1);
+    });
+    // Those with the lowest bounds fill the top early, and the others need no look.
+    std::sort(bounded_.begin(), bounded_.end(), by_time);
+    in_parallel(bounded_.size(), [this](std::size_t i, Plan& plan) {
+      consider(bounded_[i], plan);
       report_done(1);
     });
     if (result_.best.empty() && !stopped()) search_many_microbatches();
@@ -111,24 +120,68 @@ class Search {
     if (progress_) progress_(done_, result_.considered);
   }
 
+  /// Counts a layout that breaks a rule or cannot fit; others go into `bounded_`.
+  bool is_usable(const Layout& layout) {
+    if (!keeps_rules(layout)) return false;
+    if (const Bytes least = least_memory(request_, layout); request_.prune && too_much(least)) {
+      skip(layout, least);
+      return false;
+    }
+    try {
+      const Layout whole = placed(layout);
+      const Seconds least = request_.prune ? bound_.of(whole) : Seconds{};
+      const std::lock_guard lock(mutex_);
+      bounded_.push_back({whole, least});
+      return true;
+    } catch (const InputError& error) {
+      drop({error.what(), "a smaller batch", 0});
+      return false;
+    }
+  }
+
   /// `plan`: the worker's own, which gets the layout.
-  void consider(const Layout& layout, Plan& plan) {
-    if (!keeps_rules(layout)) return;
-    if (request_.prune && cannot_enter(lower_bound(request_, layout))) {
+  void consider(const TimedLayout& layout, Plan& plan) {
+    if (cannot_enter(layout.time)) {
       const std::lock_guard lock(mutex_);
       ++result_.pruned;
       return;
     }
-    if (const Bytes least = least_memory(request_, layout); request_.prune && too_much(least)) {
-      skip(layout, least);
+    const Layout& whole = layout.layout;
+    if (request_.prune && larger_than_one_that_is(whole)) {
+      const std::lock_guard lock(mutex_);
+      ++result_.cannot_fit;
+      count({kTooLarge, "", 0});
       return;
     }
-    const Layout whole = placed(layout);
     if (request_.prune && whole.microbatches >= kLongStep * short_step(whole) &&
         !short_step_is_room(whole, plan)) {
       return;
     }
     simulate_and_insert(whole, plan);
+  }
+
+  static auto mesh_of(const Layout& layout) {
+    return std::tuple(layout.dp, layout.tp, layout.pp, layout.mp);
+  }
+
+  /// With `mutex_` held: a 1f1b layout, or the first microbatches of it, that needs `memory`.
+  void note_too_large(const Layout& layout, Bytes memory) {
+    // What memory a layout takes beside its tensors, and what the arena loses, may differ a little.
+    constexpr double kClearly = 1.01;
+    if (static_cast<double>(memory.value) <
+        kClearly * static_cast<double>(request_.cluster.device.memory.value)) {
+      return;
+    }
+    int& most = too_large_.try_emplace(mesh_of(layout), 0).first->second;
+    most = std::max(most, layout.microbatches);
+  }
+
+  /// Whether one of the same mesh with as many microbatches or more is known to be too large:
+  /// larger microbatches never need less, and gpipe no less than 1f1b.
+  bool larger_than_one_that_is(const Layout& layout) {
+    const std::lock_guard lock(mutex_);
+    const auto known = too_large_.find(mesh_of(layout));
+    return known != too_large_.end() && layout.microbatches <= known->second;
   }
 
   /// Whether a short step fits; counts the layout when it does not. What a short step cannot say,
@@ -180,20 +233,17 @@ class Search {
     in_parallel(lists.size(), [&](std::size_t i, Plan& plan) {
       if (!request_.prune) {
         for (const Layout& layout : lists[i]) {
-          if (!stopped()) consider(layout, plan);
+          if (!stopped() && keeps_rules(layout)) simulate_and_insert(placed(layout), plan);
         }
         return;
       }
       const std::size_t kept = estimate_list(lists[i], plan);
       report_done(static_cast<std::int64_t>(lists[i].size() - kept));
     });
-    std::sort(estimates_.begin(), estimates_.end(), [](const Estimate& a, const Estimate& b) {
-      return std::pair(a.step_time, to_string(a.layout)) <
-             std::pair(b.step_time, to_string(b.layout));
-    });
+    std::sort(estimates_.begin(), estimates_.end(), by_time);
     in_parallel(estimates_.size(), [this](std::size_t i, Plan& plan) {
-      const Estimate& e = estimates_[i];
-      if (cannot_enter(Seconds{e.step_time.value / kEstimateSlack})) {
+      const TimedLayout& e = estimates_[i];
+      if (cannot_enter(Seconds{e.time.value / kEstimateSlack})) {
         const std::lock_guard lock(mutex_);
         ++result_.pruned;
       } else {
@@ -237,7 +287,7 @@ class Search {
         low = at + 1;
       }
     }
-    std::vector<Estimate> estimates;
+    std::vector<TimedLayout> estimates;
     std::vector<Seconds> fastest;  // the best `top` of them
     std::size_t at = first;
     for (; at < usable.size(); ++at) {
@@ -275,8 +325,16 @@ class Search {
     least.schedule = PipelineSchedule::kOneForwardOneBackward;
     Candidate candidate{placed, simulated(least, plan, short_step(least))};
     if (candidate.simulation.fits(request_.cluster)) return true;
-    if (!bounded_by_1f1b(placed)) return false;
     const std::lock_guard lock(mutex_);
+    note_too_large(placed, candidate.simulation.peak_memory());
+    if (!bounded_by_1f1b(placed)) {
+      const Bytes needed = candidate.simulation.peak_memory();
+      if (needed < least_of_gpipe_) {
+        least_of_gpipe_ = needed;
+        gpipe_too_large_ = placed;
+      }
+      return false;
+    }
     keep_nearest(std::move(candidate));
     return false;
   }
@@ -309,7 +367,10 @@ class Search {
   /// lacks.
   void simulate_skipped() {
     Plan plan = plan_without_layout();
-    for (const auto& [axes, layout] : skipped_) {
+    std::vector<Layout> layouts;
+    if (gpipe_too_large_) layouts.push_back(*gpipe_too_large_);
+    for (const auto& [axes, layout] : skipped_) layouts.push_back(layout);
+    for (const Layout& layout : layouts) {
       if (stopped()) return;
       try {
         const Layout whole = placed(layout);
@@ -374,6 +435,9 @@ class Search {
     ++result_.simulated;
     if (!candidate.simulation.fits(request_.cluster)) {
       count({kTooLarge, "", 0});
+      if (bounded_by_1f1b(candidate.layout)) {
+        note_too_large(candidate.layout, candidate.simulation.peak_memory());
+      }
       keep_nearest(std::move(candidate));
       return;
     }
@@ -389,16 +453,22 @@ class Search {
   const SearchProgress& progress_;
   const std::atomic<bool>* interrupt_;
   sim::CostModel costs_;
-  std::vector<Layout> layouts_;
+  TimeBound bound_;
   std::int64_t done_ = 0;
   std::mutex mutex_;
   std::map<std::pair<int, std::int64_t>, std::vector<double>> layer_costs_;
   std::map<std::string, Dropped> dropped_;
+  /// By mesh, the most microbatches of a layout that does not fit.
+  std::map<std::tuple<int, int, int, int>, int> too_large_;
   /// Of the skipped layouts with the smallest `least_memory`, by tp, pp and mp, the one with the
   /// smallest microbatches.
   std::map<std::tuple<int, int, int>, Layout> skipped_;
   Bytes least_skipped_{std::numeric_limits<std::int64_t>::max()};
-  std::vector<Estimate> estimates_;
+  /// Of the gpipe layouts that would not fit even as 1f1b, the one that needs least as that.
+  std::optional<Layout> gpipe_too_large_;
+  Bytes least_of_gpipe_{std::numeric_limits<std::int64_t>::max()};
+  std::vector<TimedLayout> bounded_;    ///< by the least time they can take
+  std::vector<TimedLayout> estimates_;  ///< of those beyond kManyMicrobatches
   SearchResult result_;
 };
 

@@ -59,7 +59,7 @@ struct SearchResult {
   std::optional<Candidate> nearest_miss;
   std::int64_t considered = 0;  ///< all that there are to look at
   std::int64_t simulated = 0;
-  /// Skipped, slower than all of `best`: by `lower_bound`, or beyond kManyMicrobatches by the
+  /// Skipped, slower than all of `best`: by their `TimeBound`, or beyond kManyMicrobatches by the
   /// growth of a shorter step.
   std::int64_t pruned = 0;
   /// Skipped: `least_memory`, or a shorter step with microbatches of the same size or smaller ones,
@@ -75,8 +75,9 @@ struct SearchResult {
 using SearchProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 /// Enumerates every layout of dp x tp x (pp or mp), schedules and microbatch counts for the allowed
-/// rank counts, places layers by their predicted cost, simulates what passes `check_layout`, most
-/// ranks first, and ranks. `interrupt` (may be null) ends the search early with what was found.
+/// rank counts, places layers by their predicted cost, simulates what passes `check_layout`, those
+/// with the lowest `TimeBound` first, and ranks. `interrupt` (may be null) ends the search early
+/// with what was found.
 ///
 /// When nothing fits and `pins` leave microbatches open, more than kManyMicrobatches follow, 1f1b
 /// alone unless pinned: gpipe keeps the activations of all microbatches, so that it needs no less
@@ -91,10 +92,6 @@ std::vector<Layout> enumerate_layouts(const SearchRequest& request);
 /// Those with more than kManyMicrobatches: layouts of one list differ in nothing else, the fewest
 /// microbatches come first. Empty when microbatches are pinned.
 std::vector<std::vector<Layout>> enumerate_many_microbatches(const SearchRequest& request);
-
-/// A time that no simulation of the layout can undercut: all matrix-product flop over the ranks at
-/// the fastest measured (or peak) rate.
-Seconds lower_bound(const SearchRequest& request, const Layout& layout);
 
 /// Memory that no rank of the layout can do without: its share of parameters, gradients and
 /// moments, were they divided evenly.

@@ -65,18 +65,6 @@ TEST_CASE("the search equals exhaustive search and does not depend on threads", 
   }
 }
 
-TEST_CASE("the lower bound never exceeds the simulated time", "[planner]") {
-  const Model model = *make_preset("gpt2-tiny");
-  const Cluster cluster = four_devices();
-  const SearchRequest request{model, batch_of(16), cluster, std::nullopt, {}, {}, 1000, 1, false};
-  const SearchResult all = search(request);
-  REQUIRE(all.best.size() > 20);
-  for (const Candidate& c : all.best) {
-    INFO(to_string(c.layout));
-    CHECK(lower_bound(request, c.layout) <= c.simulation.step_time);
-  }
-}
-
 TEST_CASE("pins fix their axes and leave the others open", "[planner]") {
   const Model model = *make_preset("gpt2-tiny");
   const Cluster cluster = four_devices();
