@@ -431,8 +431,7 @@ says err "more ranks, tp or pp, or a smaller model or sequence"
 says err "nearest: "
 
 echo "== more than 256 microbatches"
-many=(--model llama-3.1-8b --cluster dgx-h100:2 --global-batch 4096)
-run 0 recommend "${many[@]}" --pin tp=8,dp=2 --top 1
+run 0 recommend --model llama-3.1-8b --cluster dgx-h100:2 --global-batch 4096 --pin tp=8,dp=2 --top 1
 says out "recommended: dp=2,tp=8,microbatches=1024"
 
 echo "== output that cannot be written"
@@ -514,7 +513,8 @@ in_order() { # PLAN TRACE RANKS CODE WHAT
 }
 second_rank() { echo $ranks | cut -d' ' -f2; }
 echo "== interrupt"
-"$parplan" recommend "${many[@]}" >out 2>err &
+# Nothing fits for about twenty seconds of processor time, up to 256 microbatches.
+"$parplan" recommend --model llama-2-70b --cluster dgx-h100:16 --global-batch 1024 --threads 1 >out 2>err &
 job=$!
 for ((i = 0; i < 600; i++)); do
   [ "$(processor_time $job)" -lt 2 ] || break
