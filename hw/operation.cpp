@@ -50,7 +50,7 @@ bool Operation::step(Clock::time_point now) noexcept {
     last_moved_ = now;
   }
   if (arrived_now_ && !times_.peer_arrived.has_value()) {
-    times_.peer_arrived = now;
+    times_.peer_arrived = Clock::now();  // not `now`: this rank may have lost its core since
   }
   if (complete_now_) {
     times_.completed = Clock::now();
