@@ -5,6 +5,8 @@
 #include <regex>
 #include <utility>
 
+#include "tools/progress_line.hpp"
+
 namespace parplan::tools {
 namespace {
 
@@ -71,7 +73,10 @@ void JobMessages::add(std::string_view bytes) {
 
 void JobMessages::take_line(const std::string& line) {
   const std::string text = line.substr(0, line.find_last_not_of("\r\n") + 1);
-  if (is_dashes(text)) {
+  if (text.starts_with(kProgressMark)) {
+    const std::size_t begin = text.find_first_not_of(' ', kProgressMark.size());
+    if (progress_) progress_(begin == std::string::npos ? "" : text.substr(begin));
+  } else if (is_dashes(text)) {
     if (box_) {
       *box_ += line;
       close_box();

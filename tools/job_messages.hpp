@@ -25,7 +25,9 @@ class JobMessages {
  public:
   using Sink = std::function<void(std::string_view)>;
 
-  explicit JobMessages(Sink sink) : sink_(std::move(sink)) {}
+  /// `progress` gets what a rank says about how far it is (kProgressMark), nothing when it is done.
+  explicit JobMessages(Sink sink, Sink progress = {})
+      : sink_(std::move(sink)), progress_(std::move(progress)) {}
 
   /// Any piece of the stream; complete lines are looked at.
   void add(std::string_view bytes);
@@ -43,6 +45,7 @@ class JobMessages {
   void pass_on(const std::string& line);
 
   Sink sink_;
+  Sink progress_;
   std::string partial_;             ///< a line whose end has not come yet
   std::optional<std::string> box_;  ///< while inside one: its lines so far
   std::string held_;

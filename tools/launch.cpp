@@ -23,6 +23,7 @@
 #include "sim/core/error.hpp"
 #include "tools/cli/interrupts.hpp"
 #include "tools/job_messages.hpp"
+#include "tools/progress_line.hpp"
 
 namespace parplan::tools {
 namespace {
@@ -74,6 +75,20 @@ class Descriptor {
   int fd_;
 };
 
+/// What a child writes and we read, without waiting.
+struct Pipe {
+  std::unique_ptr<Descriptor> read_end;
+  std::unique_ptr<Descriptor> write_end;
+
+  Pipe() {
+    std::array<int, 2> ends{};
+    checked(pipe2(ends.data(), O_CLOEXEC), "pipe2");
+    read_end = std::make_unique<Descriptor>(ends[0]);
+    write_end = std::make_unique<Descriptor>(ends[1]);
+    checked(fcntl(ends[0], F_SETFL, O_NONBLOCK), "fcntl");
+  }
+};
+
 /// While it lives, this thread takes SIGINT, SIGTERM and SIGCHLD one by one instead of being
 /// interrupted by them.
 class SignalQueue {
@@ -104,13 +119,23 @@ class SignalQueue {
   int fd_ = -1;
 };
 
-[[noreturn]] void become(std::vector<std::string> command, const sigset_t& mask, int messages) {
+/// Whether people look on. Then ranks tell how far they are, and what they print goes through the
+/// launcher, so that both do not meet on one line.
+bool shows_progress() { return isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) != 0; }
+
+/// `output`, `messages`: for standard output, if not negative, and standard error.
+[[noreturn]] void become(std::vector<std::string> command, const sigset_t& mask, int output,
+                         int messages) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // the ranks do not outlive who started them
   setpgid(0, 0);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   // A process in the background that reads the terminal is stopped; ranks read nothing.
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  if (output >= 0) {
+    dup2(output, STDOUT_FILENO);
+    setenv(kProgressVariable, "1", 1);
+  }
   dup2(messages, STDERR_FILENO);
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
@@ -130,33 +155,38 @@ class SignalQueue {
 class Job {
  public:
   explicit Job(std::vector<std::string> command)
-      : messages_([](std::string_view text) { std::cerr << text << std::flush; }) {
+      : messages_([this](std::string_view text) { say(text); },
+                  [this](std::string_view text) { show(text); }) {
     static_cast<void>(queue_.get());
-    std::array<int, 2> ends{};
-    checked(pipe2(ends.data(), O_CLOEXEC), "pipe2");
-    Descriptor write_end(ends[1]);
-    pipe_ = std::make_unique<Descriptor>(ends[0]);
-    checked(fcntl(ends[0], F_SETFL, O_NONBLOCK), "fcntl");
+    Pipe errors;
+    std::optional<Pipe> output;
+    if (shows_progress()) output.emplace();
     pid_ = checked(fork(), "fork");
     // The job has a process group of its own, so that it gets each signal once: from here, wherever
     // the signal came from.
-    if (pid_ == 0) become(std::move(command), queue_.mask_before(), write_end.get());
+    if (pid_ == 0) {
+      become(std::move(command), queue_.mask_before(), output ? output->write_end->get() : -1,
+             errors.write_end->get());
+    }
+    errors_ = std::move(errors.read_end);
+    if (output) output_ = std::move(output->read_end);
     setpgid(pid_, pid_);  // also done by the child; whoever is first
   }
 
   int wait() {
     int status = 0;
     for (pid_t ended = 0; ended != pid_;) {
-      std::array<pollfd, 2> sources{pollfd{queue_.get(), POLLIN, 0},
-                                    pollfd{pipe_->get(), POLLIN, 0}};
+      std::array<pollfd, 3> sources{pollfd{queue_.get(), POLLIN, 0},
+                                    pollfd{errors_->get(), POLLIN, 0},
+                                    pollfd{output_ ? output_->get() : -1, POLLIN, 0}};
       if (poll(sources.data(), sources.size(), -1) < 0 && errno != EINTR) checked(-1, "poll");
-      read_messages();
+      read_all();
       while (const int signal = queue_.take()) {
         if (signal != SIGCHLD) pass_on(signal);
       }
       ended = checked(waitpid(pid_, &status, WNOHANG), "waitpid");
     }
-    read_messages();
+    read_all();
     return exit_code(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
   }
 
@@ -167,16 +197,51 @@ class Job {
     Clock::time_point at;
   };
 
-  void read_messages() {
+  void say(std::string_view text) {
+    progress_.clear();
+    std::cerr << text << std::flush;
+  }
+
+  void show(std::string_view progress) {
+    if (progress.empty()) {
+      progress_.clear();
+    } else {
+      progress_.update(std::string(progress));
+    }
+  }
+
+  void read_all() {
+    read_into(*errors_, [this](std::string_view bytes) { messages_.add(bytes); });
+    if (!output_) return;
+    read_into(*output_, [this](std::string_view bytes) {
+      progress_.clear();
+      write_all(STDOUT_FILENO, bytes);
+    });
+  }
+
+  template <class Take>
+  static void read_into(Descriptor& source, const Take& take) {
     std::array<char, 4096> block;
     for (;;) {
-      const ssize_t count = read(pipe_->get(), block.data(), block.size());
+      const ssize_t count = read(source.get(), block.data(), block.size());
       if (count > 0) {
-        messages_.add({block.data(), static_cast<std::size_t>(count)});
+        take(std::string_view(block.data(), static_cast<std::size_t>(count)));
       } else if (count == 0) {
-        pipe_->close();  // poll leaves it alone then
+        source.close();  // poll leaves it alone then
         return;
       } else if (errno != EINTR) {
+        return;
+      }
+    }
+  }
+
+  /// To a terminal; one that has gone wants nothing.
+  static void write_all(int target, std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t count = write(target, bytes.data(), bytes.size());
+      if (count > 0) {
+        bytes.remove_prefix(static_cast<std::size_t>(count));
+      } else if (errno != EINTR && errno != EAGAIN) {
         return;
       }
     }
@@ -191,7 +256,7 @@ class Job {
       const std::vector<pid_t> started = children_of(pid_);
       for (const pid_t rank : started) kill(rank, signal);
       if (!started.empty()) {
-        std::cerr << kStopping << std::flush;
+        say(kStopping);
         return;
       }
     } else if (now - asked_->at < kOneRequest) {
@@ -233,8 +298,10 @@ class Job {
   }
 
   SignalQueue queue_;
+  ProgressLine progress_;
   JobMessages messages_;
-  std::unique_ptr<Descriptor> pipe_;
+  std::unique_ptr<Descriptor> errors_;
+  std::unique_ptr<Descriptor> output_;  ///< none when it goes where ours goes
   pid_t pid_ = -1;
   std::optional<Request> asked_;
   std::optional<int> ended_by_;  ///< what was passed on to mpirun

@@ -39,25 +39,4 @@ void TextTable::print(std::ostream& out, bool emphasis) const {
 
 bool colour_on_stdout() { return isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr; }
 
-namespace {
-
-/// Past the stream, which lets no names move the cursor; a line that is lost is no loss.
-void write_raw(const std::string& text) {
-  static_cast<void>(!write(STDERR_FILENO, text.data(), text.size()));
-}
-
-}  // namespace
-
-ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) != 0) {}
-
-ProgressLine::~ProgressLine() {
-  if (shown_) write_raw("\r\033[K");
-}
-
-void ProgressLine::update(const std::string& text) {
-  if (!terminal_) return;
-  write_raw("\r\033[K" + printable(text));
-  shown_ = true;
-}
-
 }  // namespace parplan::tools

@@ -29,16 +29,4 @@ class TextTable {
 /// Whether standard output is a terminal that wants colour (NO_COLOR is not set).
 bool colour_on_stdout();
 
-/// A line on standard error that is rewritten in place; silent when that is no terminal.
-class ProgressLine {
- public:
-  ProgressLine();
-  ~ProgressLine();
-  void update(const std::string& text);
-
- private:
-  bool terminal_;
-  bool shown_ = false;
-};
-
 }  // namespace parplan::tools

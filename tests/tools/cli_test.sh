@@ -141,6 +141,17 @@ check "$after > $measured / 2 && $after < $measured * 2" "calibration missed the
 run 0 compare predicted2.json measured2.json --calibrated after.json --cluster "$machine" --html after.html
 says out "after calibration"
 
+if command -v script >/dev/null; then
+  # A terminal sees how far training is, from ranks below a launcher, too.
+  for plan in one.json two.json; do
+    script -qec "'$parplan' execute $plan --steps 3" typescript >/dev/null </dev/null || fail "no run on a terminal"
+    says typescript "step 1 of 3"
+    says typescript "loss  "
+  done
+  "$parplan" execute two.json --steps 3 >out 2>err
+  ! grep -q "step 1 of 3" out err || fail "progress was written to a file"
+fi
+
 echo "== bad input"
 run 2
 run 2 plan --model gpt2-tin --cluster "$machine" --global-batch 16 --layout single

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <string>
+#include <vector>
 
 #include "tests/catch2_compat.hpp"
 
@@ -92,4 +93,16 @@ TEST_CASE("lines that only look like reasons or boxes stay as they are", "[tools
   const std::string lines = "ranks 0: x\nrank: x\nrank 12\nrank x: y\n---\nsteps\n\n";
   CHECK(passed(lines, true).text == lines);
   CHECK(passed("no end", true).text == "no end\n");
+}
+
+TEST_CASE("how far a rank is goes to the progress line, not to the messages", "[tools]") {
+  std::string text;
+  std::vector<std::string> progress;
+  JobMessages messages([&](std::string_view said) { text += said; },
+                       [&](std::string_view shown) { progress.emplace_back(shown); });
+  messages.add("parplan-progress: step 1 of 9\nrank 0: disk");
+  messages.add(" full\nparplan-progress: step 2 of 9\r\nparplan-progress:\n");
+  messages.finish(false);
+  CHECK(text == "parplan: rank 0: disk full\n");
+  CHECK(progress == std::vector<std::string>{"step 1 of 9", "step 2 of 9", ""});
 }

@@ -8,6 +8,7 @@
 #include "tools/cli/command.hpp"
 #include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
+#include "tools/progress_line.hpp"
 #include "tools/text_table.hpp"
 #include "tools/units_text.hpp"
 #include "traces/calibrate.hpp"

@@ -20,6 +20,7 @@
 #include "tools/cli/plan_options.hpp"
 #include "tools/launch.hpp"
 #include "tools/profile/host_facts.hpp"
+#include "tools/progress_line.hpp"
 #include "tools/text_table.hpp"
 #include "tools/units_text.hpp"
 #include "traces/step_times.hpp"

@@ -25,6 +25,7 @@
 #include "tools/launch.hpp"
 #include "tools/profile/host_facts.hpp"
 #include "tools/profile/micro_plans.hpp"
+#include "tools/progress_line.hpp"
 #include "tools/text_table.hpp"
 #include "tools/units_text.hpp"
 #include "traces/calibrate.hpp"

@@ -12,6 +12,7 @@
 #include "tools/cli/interrupts.hpp"
 #include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
+#include "tools/progress_line.hpp"
 #include "tools/text_table.hpp"
 #include "tools/units_text.hpp"
 
