@@ -142,17 +142,6 @@ class PredictedTraceBuilder {
   std::vector<TraceEvent> events_;
 };
 
-MemorySample sample_of(const MemoryByKind& live) {
-  MemorySample sample;
-  sample.parameters = live.of(TensorKind::kParameter);
-  sample.gradients = live.of(TensorKind::kGradient);
-  sample.moments = live.of(TensorKind::kMoment);
-  sample.activations = live.of(TensorKind::kInput) + live.of(TensorKind::kActivation) +
-                       live.of(TensorKind::kActivationGradient);
-  sample.buffers = live.of(TensorKind::kCommunication) + live.of(TensorKind::kWorkspace);
-  return sample;
-}
-
 /// Memory points in time: a point holds from the start of its operation or instruction.
 std::vector<MemorySample> memory_over_time(const RankClass& rank_class, std::int32_t c,
                                            const MemoryReplay& replay, const StepGraph& step,

@@ -199,16 +199,10 @@ class StepTranslator {
     add_sample(flat, local_ns);
   }
   void add_sample(const MemoryByKind& live, std::int64_t local_ns) {
-    MemorySample sample;
+    MemorySample sample = sample_of(live);
     sample.rank = traced_.rank;
     sample.step = static_cast<std::int32_t>(record_->step);
     sample.time = at(local_ns);
-    sample.parameters = live.of(TensorKind::kParameter);
-    sample.gradients = live.of(TensorKind::kGradient);
-    sample.moments = live.of(TensorKind::kMoment);
-    sample.activations = live.of(TensorKind::kInput) + live.of(TensorKind::kActivation) +
-                         live.of(TensorKind::kActivationGradient);
-    sample.buffers = live.of(TensorKind::kCommunication) + live.of(TensorKind::kWorkspace);
     trace_.memory.push_back(sample);
   }
 

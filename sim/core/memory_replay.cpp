@@ -172,6 +172,17 @@ class Recorder {
 
 }  // namespace
 
+MemorySample sample_of(const MemoryByKind& live) {
+  MemorySample sample;
+  sample.parameters = live.of(TensorKind::kParameter);
+  sample.gradients = live.of(TensorKind::kGradient);
+  sample.moments = live.of(TensorKind::kMoment);
+  sample.activations = live.of(TensorKind::kInput) + live.of(TensorKind::kActivation) +
+                       live.of(TensorKind::kActivationGradient);
+  sample.buffers = live.of(TensorKind::kCommunication) + live.of(TensorKind::kWorkspace);
+  return sample;
+}
+
 MemoryReplay replay_memory(const RankClass& rank_class, DType precision) {
   return Recorder(rank_class, precision).run();
 }

@@ -8,6 +8,7 @@
 
 #include "sim/core/offset_allocator.hpp"
 #include "sim/core/program.hpp"
+#include "sim/core/trace.hpp"
 
 namespace parplan {
 
@@ -22,6 +23,9 @@ struct MemoryByKind {
   Bytes total() const;
   bool operator==(const MemoryByKind&) const = default;
 };
+
+/// The kinds that a trace tells apart; rank, step and time are left to the caller.
+MemorySample sample_of(const MemoryByKind& live);
 
 /// Walks through the instruction list of a rank class in list order and keeps the place of every
 /// live tensor: what the executor does, without doing it. Allocation follows list order, never

@@ -537,7 +537,6 @@ ended_within 30 $job
 says err "parplan: interrupted; "
 says err "none of them fits"
 says err "does not fit into the device's memory"
-says err "nearest: "
 in_order one.json stopped1.json 1 130 'kill -INT -- -$job'
 in_order one.json stopped1.json 1 143 'kill -TERM -- -$job'
 # One Ctrl-C may arrive several times.
