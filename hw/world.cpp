@@ -299,7 +299,8 @@ void abort_world(int code, std::string_view reason) {
     std::this_thread::sleep_for(kPatienceWithRankZero);
     rank = launched_rank();
   }
-  const std::string line = (rank ? with_rank(*rank, reason) : std::string(reason)) + "\n";
+  const std::string line =
+      "parplan: " + (rank ? with_rank(*rank, reason) : std::string(reason)) + "\n";
   std::fflush(nullptr);
   // One write, so that the lines of several ranks do not mix.
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) {

@@ -87,8 +87,9 @@ struct Unavailable {
 
 /// Starts MPI (once per process) and returns the job's world, or why not: built without MPI, or a
 /// library that lacks what we need. A program started without a launcher is a world of one rank.
-/// Installs an exit handler: a rank that exits before World::finish ends the whole job, with its
-/// rank.
+/// Ends the process with a reason when MPI has not started within the wait's timeout, a minute at
+/// least. Installs an exit handler: a rank that exits before World::finish ends the whole job, with
+/// its rank.
 [[nodiscard]] std::variant<std::unique_ptr<World>, Unavailable> open_mpi_world(
     const WorldOptions& options = {});
 
@@ -111,10 +112,10 @@ struct Unavailable {
 void run_thread_ranks(int ranks, const std::function<void(World&)>& rank_main,
                       const WorldOptions& options = {});
 
-/// Ends the whole job: prints "rank N: reason" (or just the reason where no MPI world is open) to
-/// stderr and stops all ranks with exit code `code`. For main's catch blocks. Ranks tend to fail
-/// together and for one reason, so that rank 0 speaks at once and the others, in their order, only
-/// if they are still there a moment later (about a second at most).
+/// Ends the whole job: prints "parplan: rank N: reason" (without the rank where no MPI world is
+/// open) to stderr and stops all ranks with exit code `code`. For main's catch blocks. Ranks tend
+/// to fail together and for one reason, so that rank 0 speaks at once and the others, in their
+/// order, only if they are still there a moment later (about a second at most).
 [[noreturn]] void abort_world(int code, std::string_view reason);
 
 }  // namespace parplan::hw

@@ -46,6 +46,7 @@ std::optional<DeadRank> parse_dead_rank(const std::string& words) {
 /// "[host:77] 1 more process has sent help message ...": how many boxes were left out, or what the
 /// launcher stumbled over while it ended the job, or that a rank cannot read a dead one's memory.
 bool is_chatter(const std::string& line) {
+  if (line.starts_with("mpirun: Forwarding signal ")) return true;
   constexpr std::array kPhrases = {" sent help message ", "orte_base_help_aggregate",
                                    "ORTE_ERROR_LOG", "Read -1, expected "};
   return line.starts_with('[') &&
@@ -53,9 +54,9 @@ bool is_chatter(const std::string& line) {
                      [&](const char* phrase) { return line.find(phrase) != std::string::npos; });
 }
 
-/// Where the reason begins in "rank 2: reason"; 0 when that is another line.
+/// Where the reason begins in "parplan: rank 2: reason"; 0 when that is another line.
 std::size_t reason_begin(const std::string& line) {
-  constexpr std::string_view kRank = "rank ";
+  constexpr std::string_view kRank = "parplan: rank ";
   if (!line.starts_with(kRank)) return 0;
   const std::size_t end = line.find_first_not_of("0123456789", kRank.size());
   if (end == std::string::npos || end == kRank.size()) return 0;
@@ -86,7 +87,7 @@ void JobMessages::take_line(const std::string& line) {
   } else if (reason_begin(text) != 0) {
     // Also within a box: the launcher writes a box at once, but a rank may write between.
     explained_ = true;
-    if (reasons_.insert(text.substr(reason_begin(text))).second) sink_("parplan: " + line);
+    if (reasons_.insert(text.substr(reason_begin(text))).second) sink_(line);
   } else if (box_) {
     *box_ += line;
   } else if (is_chatter(text)) {

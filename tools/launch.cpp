@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -14,13 +15,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "sim/core/error.hpp"
+#include "tools/child_processes.hpp"
 #include "tools/cli/interrupts.hpp"
 #include "tools/job_messages.hpp"
 #include "tools/progress_line.hpp"
@@ -39,18 +40,6 @@ bool on_path(const std::string& program) {
     rest.erase(0, colon + 1);
   }
   return false;
-}
-
-/// The processes that `parent` started and that live, whichever of its threads started them.
-std::vector<pid_t> children_of(pid_t parent) {
-  std::vector<pid_t> children;
-  const std::filesystem::path tasks = "/proc/" + std::to_string(parent) + "/task";
-  std::error_code gone;
-  for (const auto& task : std::filesystem::directory_iterator(tasks, gone)) {
-    std::ifstream list(task.path() / "children");
-    for (pid_t child = 0; list >> child;) children.push_back(child);
-  }
-  return children;
 }
 
 /// Throws HwError naming the call when it returned a negative number.
@@ -89,14 +78,15 @@ struct Pipe {
   }
 };
 
-/// While it lives, this thread takes SIGINT, SIGTERM and SIGCHLD one by one instead of being
+/// While it lives, this thread takes interrupting_signals() and SIGCHLD one by one instead of being
 /// interrupted by them.
 class SignalQueue {
  public:
   SignalQueue() {
     sigset_t set;
     sigemptyset(&set);
-    for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
+    sigaddset(&set, SIGCHLD);
+    for (const int signal : interrupting_signals()) sigaddset(&set, signal);
     sigprocmask(SIG_BLOCK, &set, &before_);
     fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   }
@@ -119,11 +109,50 @@ class SignalQueue {
   int fd_ = -1;
 };
 
-/// Whether people look on. Then ranks tell how far they are, and what they print goes through the
-/// launcher, so that both do not meet on one line.
+/// Whether people look on. Then ranks tell how far they are.
 bool shows_progress() { return isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) != 0; }
 
-/// `output`, `messages`: for standard output, if not negative, and standard error.
+/// mpirun ends within two seconds of its ranks, of which it ends the others when one has failed.
+/// When it could not set up what ranks find each other by (a full disk, a limit of file sizes) it
+/// may lock up instead, and then heeds no signal either.
+class MpirunWatch {
+ public:
+  /// Why mpirun cannot be waited for any longer; call it now and then with what mpirun has started.
+  std::optional<std::string> trouble(pid_t mpirun) {
+    const Clock::time_point now = Clock::now();
+    const std::vector<ChildProcess> ranks = children_of(mpirun);
+    const bool one_ended =
+        ranks.size() < most_ranks_ ||
+        std::any_of(ranks.begin(), ranks.end(), [](const auto& r) { return r.has_ended(); });
+    most_ranks_ = std::max(most_ranks_, ranks.size());
+    const bool waits = most_ranks_ == 0 || one_ended;
+    if (!waits || state_of(mpirun) == 'T') since_.reset();
+    if (!waits) return std::nullopt;
+    if (!since_) since_ = now;
+    if (one_ended && now - *since_ >= kToEnd) {
+      return "mpirun did not end although a rank had ended " + std::to_string(kToEnd.count()) +
+             " s ago" + std::string(kRemedy);
+    }
+    if (most_ranks_ == 0 && now - *since_ >= kToStart) {
+      return "mpirun started no rank within " + std::to_string(kToStart.count()) + " s" +
+             std::string(kRemedy);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kToEnd{10};
+  static constexpr std::chrono::seconds kToStart{60};
+  static constexpr std::string_view kRemedy =
+      "; it was ended. What it says is above; it needs room for its files in TMPDIR (/tmp) and "
+      "/dev/shm, and no low limit of file sizes (ulimit -f)";
+
+  std::size_t most_ranks_ = 0;
+  std::optional<Clock::time_point> since_;  ///< when what it should follow was seen first
+};
+
+/// `output`, `messages`: for standard output and standard error.
 [[noreturn]] void become(std::vector<std::string> command, const sigset_t& mask, int output,
                          int messages) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // the ranks do not outlive who started them
@@ -132,13 +161,11 @@ bool shows_progress() { return isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILEN
   // A process in the background that reads the terminal is stopped; ranks read nothing.
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
-  if (output >= 0) {
-    dup2(output, STDOUT_FILENO);
-    setenv(kProgressVariable, "1", 1);
-  }
+  if (shows_progress()) setenv(kProgressVariable, "1", 1);
+  dup2(output, STDOUT_FILENO);
   dup2(messages, STDERR_FILENO);
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (const int signal : interrupting_signals()) std::signal(signal, SIG_DFL);
+  std::signal(SIGPIPE, SIG_DFL);
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
@@ -159,17 +186,16 @@ class Job {
                   [this](std::string_view text) { show(text); }) {
     static_cast<void>(queue_.get());
     Pipe errors;
-    std::optional<Pipe> output;
-    if (shows_progress()) output.emplace();
+    Pipe output;
     pid_ = checked(fork(), "fork");
     // The job has a process group of its own, so that it gets each signal once: from here, wherever
     // the signal came from.
     if (pid_ == 0) {
-      become(std::move(command), queue_.mask_before(), output ? output->write_end->get() : -1,
+      become(std::move(command), queue_.mask_before(), output.write_end->get(),
              errors.write_end->get());
     }
     errors_ = std::move(errors.read_end);
-    if (output) output_ = std::move(output->read_end);
+    output_ = std::move(output.read_end);
     setpgid(pid_, pid_);  // also done by the child; whoever is first
   }
 
@@ -178,13 +204,16 @@ class Job {
     for (pid_t ended = 0; ended != pid_;) {
       std::array<pollfd, 3> sources{pollfd{queue_.get(), POLLIN, 0},
                                     pollfd{errors_->get(), POLLIN, 0},
-                                    pollfd{output_ ? output_->get() : -1, POLLIN, 0}};
-      if (poll(sources.data(), sources.size(), -1) < 0 && errno != EINTR) checked(-1, "poll");
+                                    pollfd{output_->get(), POLLIN, 0}};
+      if (poll(sources.data(), sources.size(), kBetweenLooks.count()) < 0 && errno != EINTR) {
+        checked(-1, "poll");
+      }
       read_all();
       while (const int signal = queue_.take()) {
         if (signal != SIGCHLD) pass_on(signal);
       }
       ended = checked(waitpid(pid_, &status, WNOHANG), "waitpid");
+      if (ended != pid_) end_what_does_not_end();
     }
     read_all();
     return exit_code(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
@@ -192,6 +221,9 @@ class Job {
 
  private:
   using Clock = std::chrono::steady_clock;
+  /// Longer than mpirun needs to end the ranks when it is asked to.
+  static constexpr std::chrono::seconds kMpirunEndsRanks{3};
+  static constexpr std::chrono::duration<int, std::milli> kBetweenLooks{500};
   struct Request {
     int signal = 0;
     Clock::time_point at;
@@ -212,11 +244,22 @@ class Job {
 
   void read_all() {
     read_into(*errors_, [this](std::string_view bytes) { messages_.add(bytes); });
-    if (!output_) return;
     read_into(*output_, [this](std::string_view bytes) {
       progress_.clear();
-      write_all(STDOUT_FILENO, bytes);
+      write_all(bytes);
     });
+  }
+
+  /// To standard output; main reports that it failed. The ranks go on meanwhile.
+  static void write_all(std::string_view bytes) {
+    while (!bytes.empty() && std::cout) {
+      const ssize_t count = write(STDOUT_FILENO, bytes.data(), bytes.size());
+      if (count > 0) {
+        bytes.remove_prefix(static_cast<std::size_t>(count));
+      } else if (errno != EINTR && errno != EAGAIN) {
+        std::cout.setstate(std::ios::badbit);
+      }
+    }
   }
 
   template <class Take>
@@ -235,43 +278,43 @@ class Job {
     }
   }
 
-  /// To a terminal; one that has gone wants nothing.
-  static void write_all(int target, std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t count = write(target, bytes.data(), bytes.size());
-      if (count > 0) {
-        bytes.remove_prefix(static_cast<std::size_t>(count));
-      } else if (errno != EINTR && errno != EAGAIN) {
-        return;
-      }
-    }
-  }
-
   void pass_on(int signal) {
     const Clock::time_point now = Clock::now();
     if (!asked_) {
       asked_ = {signal, now};
       // First the ranks, which finish their step and write what they have. mpirun itself would give
       // them a second and then kill them; that is for who asks twice.
-      const std::vector<pid_t> started = children_of(pid_);
-      for (const pid_t rank : started) kill(rank, signal);
-      if (!started.empty()) {
+      const std::vector<ChildProcess> ranks = children_of(pid_);
+      for (const ChildProcess& rank : ranks) kill(rank.id, signal);
+      if (!ranks.empty()) {
         say(kStopping);
         return;
       }
     } else if (now - asked_->at < kOneRequest) {
       return;
     }
-    ended_by_ = signal;
+    if (!ended_by_) ended_by_ = {signal, now};
     kill(pid_, signal);
   }
 
+  void end_what_does_not_end() {
+    const Clock::time_point now = Clock::now();
+    if (now < next_look_) return;
+    next_look_ = now + kBetweenLooks;
+    if (!trouble_) trouble_ = watch_.trouble(pid_);
+    const bool asked_in_vain = ended_by_ && now - ended_by_->at >= kMpirunEndsRanks;
+    if (!trouble_ && !asked_in_vain) return;
+    for (const ChildProcess& rank : children_of(pid_)) kill(rank.id, SIGKILL);
+    kill(pid_, SIGKILL);
+  }
+
   int exit_code(int code) {
-    const bool by_request = code == 128 + SIGINT || code == 128 + SIGTERM;
+    const bool by_request = is_interrupt_code(code);
     const std::optional<DeadRank> dead = messages_.dead_rank();
     const bool ended_in_words = code == 0 || by_request || ended_by_ || asked_ || dead;
     const bool explained = messages_.finish(!ended_in_words);
-    if (ended_by_) return 128 + *ended_by_;
+    if (ended_by_) return 128 + ended_by_->signal;
+    if (trouble_) throw HwError(*trouble_);
     if (dead) {
       const std::string text =
           "rank " + std::to_string(dead->rank) + " was ended by " + text_of_signal(dead->signal);
@@ -301,10 +344,13 @@ class Job {
   ProgressLine progress_;
   JobMessages messages_;
   std::unique_ptr<Descriptor> errors_;
-  std::unique_ptr<Descriptor> output_;  ///< none when it goes where ours goes
+  std::unique_ptr<Descriptor> output_;
   pid_t pid_ = -1;
   std::optional<Request> asked_;
-  std::optional<int> ended_by_;  ///< what was passed on to mpirun
+  std::optional<Request> ended_by_;  ///< what was passed on to mpirun
+  MpirunWatch watch_;
+  Clock::time_point next_look_{};
+  std::optional<std::string> trouble_;
 };
 
 }  // namespace

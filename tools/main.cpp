@@ -1,3 +1,6 @@
+#include <poll.h>
+#include <unistd.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -85,9 +88,19 @@ void parse(CLI::App& app, int argc, char** argv, bool& shown) {
   }
 }
 
+/// Whoever read our output has ended: `parplan presets | head -1`.
+bool reader_has_gone() {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+}
+
 int flushed(int code) {
-  if (!std::cout.flush()) throw HwError("cannot write to standard output");
-  return code;
+  if (std::cout.flush()) return code;
+  if (reader_has_gone()) {
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
+  throw HwError("cannot write to standard output");
 }
 
 int run(int argc, char** argv) {
@@ -119,6 +132,8 @@ int main(int argc, char** argv) {
   const PrintableOutput err(std::cerr);
   // A limit of file sizes is reported by the write that meets it.
   std::signal(SIGXFSZ, SIG_IGN);
+  // So that a run's trace and the other files are written when nobody reads what it prints.
+  std::signal(SIGPIPE, SIG_IGN);
   try {
     return run(argc, argv);
   } catch (const InputError& error) {

@@ -1,7 +1,14 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <thread>
 
 #include "hw/mpi/mpi_process.hpp"
 #include "hw/mpi/mpi_transport.hpp"
@@ -28,15 +35,57 @@ void at_exit() {
   }
 }
 
-std::optional<Unavailable> start_mpi() {
+/// Ends the process when MPI_Init does not come back: a launcher that has locked up leaves its
+/// ranks there for ever, and so does a rank that never starts.
+class StartWatch {
+ public:
+  explicit StartWatch(std::chrono::duration<double> timeout)
+      : timeout_(std::max(timeout, kLeast)), thread_([this] { watch(); }) {}
+  ~StartWatch() {
+    {
+      const std::lock_guard lock(mutex_);
+      started_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  StartWatch(const StartWatch&) = delete;
+  StartWatch& operator=(const StartWatch&) = delete;
+
+ private:
+  /// Many ranks on few cores take long to start, however short the wait for one may be later.
+  static constexpr std::chrono::duration<double> kLeast{60.0};
+
+  void watch() {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, timeout_, [this] { return started_; })) {
+      return;
+    }
+    std::array<char, 80> reason{};
+    std::snprintf(reason.data(), reason.size(),
+                  "MPI has not started within %.0f s; did another rank fail?", timeout_.count());
+    abort_world(kEarlyExitCode, reason.data());
+  }
+
+  std::chrono::duration<double> timeout_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool started_ = false;
+  std::thread thread_;
+};
+
+std::optional<Unavailable> start_mpi(std::chrono::duration<double> timeout) {
   int initialised = 0;
   MPI_Initialized(&initialised);
   if (initialised != 0) {
     return Unavailable{"MPI was started before; a process opens one MPI world"};
   }
   int provided = 0;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
-    return Unavailable{"MPI_Init_thread failed"};
+  {
+    const StartWatch watch(timeout);
+    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+      return Unavailable{"MPI_Init_thread failed"};
+    }
   }
   std::atexit(at_exit);
   if (provided < MPI_THREAD_FUNNELED) {
@@ -55,7 +104,7 @@ std::optional<Unavailable> start_mpi() {
 }  // namespace
 
 std::variant<std::unique_ptr<World>, Unavailable> open_mpi_world(const WorldOptions& options) {
-  if (std::optional<Unavailable> problem = start_mpi()) {
+  if (std::optional<Unavailable> problem = start_mpi(options.wait.timeout)) {
     return std::move(*problem);
   }
   return std::make_unique<World>(std::make_unique<MpiTransport>(), options);

@@ -31,15 +31,15 @@ check() {  # check MODE PATTERN: PATTERN is an extended regular expression
 }
 
 modes=("$@")
-check throw '^rank 1: disk full$'
-check exit '^rank 1: exited before World::finish; the other ranks cannot go on$'
-check return '^rank 1: left the job without World::finish; the other ranks cannot go on$'
-check finish '^rank [02] \(group world, all_reduce #[0-9]+ of 400\.0 kB\) waited .* for rank 1: .* rank 1 has finished and will send nothing more$'
+check throw '^parplan: rank 1: disk full$'
+check exit '^parplan: rank 1: exited before World::finish; the other ranks cannot go on$'
+check return '^parplan: rank 1: left the job without World::finish; the other ranks cannot go on$'
+check finish '^parplan: rank [02] \(group world, all_reduce #[0-9]+ of 400\.0 kB\) waited .* for rank 1: .* rank 1 has finished and will send nothing more$'
 check _exit 'rank 1 .*(has ended|without calling|exiting improperly)|process rank 1|rank 1 with PID'
 check kill 'process rank 1 .*signal 9|rank 1 \(process [0-9]+ on host .*\) has ended'
 check segv 'process rank 1 .*signal 11'
-check stop '^rank [02] \(group world, all_reduce #[0-9]+ of 400\.0 kB\) waited .* for rank 1: .*; rank 1 \(process [0-9]+ on host .*\) is stopped$'
-check count '^rank [012]: group world: ranks do not do the same: .*all_reduce of 999 float32 as #4'
-check size '^rank [01]: group world: ranks do not do the same: .*a transfer of (7|100000) float32 with tag 1'
-check busy '^rank [02] \(group world, all_reduce #[0-9]+ of 400\.0 kB\) waited [23]\.[0-9] s for rank 1: '
+check stop '^parplan: rank [02] \(group world, all_reduce #[0-9]+ of 400\.0 kB\) waited .* for rank 1: .*; rank 1 \(process [0-9]+ on host .*\) is stopped$'
+check count '^parplan: rank [012]: group world: ranks do not do the same: .*all_reduce of 999 float32 as #4'
+check size '^parplan: rank [01]: group world: ranks do not do the same: .*a transfer of (7|100000) float32 with tag 1'
+check busy '^parplan: rank [02] \(group world, all_reduce #[0-9]+ of 400\.0 kB\) waited [23]\.[0-9] s for rank 1: '
 exit "$failed"

@@ -282,6 +282,8 @@ says err "did you mean 'recommend'"
 run 2 plan --globl-batch 3
 run 2 plan "${tiny[@]}" --cluster own.json --layout single --sed 3
 says err "did you mean '--seed'"
+run 2 execute one.json --steps 3 --epochs 1
+says err "--steps 3 with --epochs 1"
 run 2 execute one.json --timeout inf
 says err "--timeout 'inf'"
 run 2 execute one.json --trace-steps 99999999999
@@ -474,6 +476,19 @@ fi
 (ulimit -f 1 && unwritable 1 occupied/old && exit $((failures != 0))) || failures=$((failures + 1))
 [ "$(cat occupied/old)" = before ] || fail "a full disk changed occupied/old"
 only_files occupied "old taken "
+# Whoever reads may end early, and standard output may be full: what goes into files is there.
+jobs=one.json
+[ "$with_mpi" = ON ] && jobs="one.json two.json"
+for job in $jobs; do
+  rm -f unread.json
+  "$parplan" execute $job --steps 2 --trace unread.json --format json 2>err | head -c 10 >out
+  [ ! -s err ] || fail "said to nobody: $(cat err)"
+  run 0 calibrate --cluster "$machine" unread.json -o unread_machine.json
+  "$parplan" execute $job --steps 2 --trace full.json >/dev/full 2>err
+  [ $? -eq 1 ] || fail "a run of $job with a full standard output did not end with 1"
+  [ "$(cat err)" = "parplan: cannot write to standard output" ] || fail "not what is said of it: $(cat err)"
+  made full.json
+done
 run 2 execute one.json --steps 1 --trace missing/trace.json
 says err "missing"
 run 2 calibrate --cluster "$machine" short.json -o occupied/old
@@ -539,11 +554,13 @@ says err "none of them fits"
 says err "does not fit into the device's memory"
 in_order one.json stopped1.json 1 130 'kill -INT -- -$job'
 in_order one.json stopped1.json 1 143 'kill -TERM -- -$job'
+in_order one.json stopped1.json 1 129 'kill -HUP $job'
 # One Ctrl-C may arrive several times.
 in_order one.json stopped1.json 1 130 'kill -INT $job; sleep 0.02; kill -INT $job; kill -INT -- -$job'
 if [ "$with_mpi" = ON ]; then
   in_order two.json stopped2.json 2 130 'kill -INT -- -$job'
   in_order two.json stopped2.json 2 143 'kill -TERM $job'
+  in_order two.json stopped2.json 2 129 'kill -HUP $job'
   in_order two.json stopped2.json 2 143 'kill -TERM $(second_rank)'
   [ ! -s err ] || fail "said about a rank that ended in order: $(cat err)"
   in_order two.json stopped2.json 2 130 'kill -INT $job; sleep 0.02; kill -INT $job; kill -INT -- -$job'
@@ -552,6 +569,24 @@ if [ "$with_mpi" = ON ]; then
     'kill -STOP $(second_rank); kill -INT $job; sleep 2.1; kill -TERM $job'
   [ "$(cat err)" = "parplan: stopping in order; interrupt again after 2 s to end at once" ] ||
     fail "not what is said of an interrupt: $(cat err)"
+
+  echo "== an mpirun that locks up"
+  # It cannot make the memory through which ranks find each other.
+  (ulimit -f 120 && exec "$parplan" execute two.json --steps 2) >out 2>err &
+  ended_within 90 $!
+  [ $code -eq 1 ] || fail "a run whose mpirun locks up ended with $code, not 1"
+  says err "parplan: mpirun did not end although a rank had ended 10 s ago"
+  mkdir deaf
+  printf '#!/bin/sh\ntrap "" INT TERM\nwhile :; do sleep 1; done\n' >deaf/mpirun
+  chmod +x deaf/mpirun
+  PATH=$PWD/deaf:$PATH "$parplan" execute two.json --steps 2 >out 2>err &
+  job=$!
+  sleep 1
+  kill -INT $job
+  sleep 2.1
+  kill -TERM $job
+  ended_within 10 $job
+  [ $code -eq 143 ] || fail "a run whose mpirun heeds no signal ended with $code, not 143"
 
   echo "== bad input of ranks that a launcher started"
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -48,11 +48,12 @@ Passed passed(const std::string& stream, bool unexplained, std::size_t piece = 7
 }  // namespace
 
 TEST_CASE("a reason of several ranks is said once, with the rank, without boxes", "[tools]") {
-  const std::string stream = "rank 0: disk full\n" + kAbort + "rank 1: disk full\n" + kNonZero +
+  const std::string stream = "parplan: rank 0: disk full\n" + kAbort +
+                             "parplan: rank 1: disk full\n" + kNonZero +
                              "[a:77] 1 more process has sent help message help-mpi-api.txt\n" +
                              "[a:77] [[28747,0],0] ORTE_ERROR_LOG: Data unpack failed\n" +
                              "[a:77] Set MCA parameter \"orte_base_help_aggregate\" to 0\n" +
-                             "rank 1: no memory\n";
+                             "parplan: rank 1: no memory\n";
   for (const std::size_t piece : {1, 7, 4096}) {
     CHECK(passed(stream, true, piece).text ==
           "parplan: rank 0: disk full\nparplan: rank 1: no memory\n");
@@ -61,7 +62,8 @@ TEST_CASE("a reason of several ranks is said once, with the rank, without boxes"
 
 TEST_CASE("a reason that is written while the launcher writes a box is not lost", "[tools]") {
   std::string stream = kAbort;
-  stream.insert(stream.find("with errorcode"), "rank 2 (group world) waited 3.0 s for rank 1\n");
+  stream.insert(stream.find("with errorcode"),
+                "parplan: rank 2 (group world) waited 3.0 s for rank 1\n");
   CHECK(passed(stream, true).text == "parplan: rank 2 (group world) waited 3.0 s for rank 1\n");
 }
 
@@ -75,7 +77,7 @@ TEST_CASE("what nobody explains is passed on at the end", "[tools]") {
 
 TEST_CASE("a box about anything but the end passes", "[tools]") {
   CHECK(passed(kNoSlots, true).text == kNoSlots);
-  CHECK(passed("rank 0: disk full\n" + kNoSlots + kAbort, false).text ==
+  CHECK(passed("parplan: rank 0: disk full\n" + kNoSlots + kAbort, false).text ==
         "parplan: rank 0: disk full\n" + kNoSlots);
   const std::string open_box = kDashes + "cut short\nand its last line";
   CHECK(passed(open_box, true).text == open_box + "\n");
@@ -100,7 +102,7 @@ TEST_CASE("how far a rank is goes to the progress line, not to the messages", "[
   std::vector<std::string> progress;
   JobMessages messages([&](std::string_view said) { text += said; },
                        [&](std::string_view shown) { progress.emplace_back(shown); });
-  messages.add("parplan-progress: step 1 of 9\nrank 0: disk");
+  messages.add("parplan-progress: step 1 of 9\nparplan: rank 0: disk");
   messages.add(" full\nparplan-progress: step 2 of 9\r\nparplan-progress:\n");
   messages.finish(false);
   CHECK(text == "parplan: rank 0: disk full\n");

@@ -43,7 +43,7 @@ class Execute : public Command {
     add_integer(app_, "--steps", steps_, {1, 1'000'000'000},
                 "Training steps (default: --epochs of the data set)");
     add_integer(app_, "--epochs", epochs_, {1, 1'000'000},
-                "Passes over the data set when --steps is not given");
+                "Passes over the data set, instead of --steps");
     add_choice(app_, "--device", device_, {"cpu", "cuda"}, "Where the ranks compute");
     add_integer(app_, "--threads", threads_, {1, 1024}, "Threads per rank");
     add_text(app_, "--trace", trace_, "Write the measured timeline here (Chrome trace JSON)");
@@ -60,6 +60,10 @@ class Execute : public Command {
     if (trace_.empty() && app_.count("--trace-steps") > 0) {
       throw InputError("--trace-steps " + std::to_string(trace_steps_) +
                        ": no trace is written; say where to with --trace, or leave this out");
+    }
+    if (steps_ && app_.count("--epochs") > 0) {
+      throw InputError("--steps " + std::to_string(*steps_) + " with --epochs " +
+                       std::to_string(epochs_) + ": give one of them; both say how long to train");
     }
     if (!trace_.empty()) {
       const std::vector<InputFile> inputs{{"the plan", plan_}};
@@ -125,14 +129,11 @@ class Execute : public Command {
 
   std::vector<std::string> arguments() const {
     std::vector<std::string> words{"execute",   plan_,
-                                   "--epochs",  std::to_string(epochs_),
                                    "--device",  device_,
                                    "--threads", std::to_string(threads_),
                                    "--timeout", shortest_text(timeout_s_)};
-    if (steps_) {
-      words.push_back("--steps");
-      words.push_back(std::to_string(*steps_));
-    }
+    words.push_back(steps_ ? "--steps" : "--epochs");
+    words.push_back(std::to_string(steps_.value_or(epochs_)));
     if (!trace_.empty()) {
       words.push_back("--trace");
       words.push_back(trace_);

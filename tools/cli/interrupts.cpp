@@ -3,6 +3,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
@@ -45,6 +47,21 @@ extern "C" void on_signal(int signal) {
 
 }  // namespace
 
+std::span<const int> interrupting_signals() {
+  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+  static const bool ignores_last = [] {
+    struct sigaction action {};
+    sigaction(kSignals.back(), nullptr, &action);
+    return action.sa_handler == SIG_IGN;
+  }();
+  return std::span(kSignals).first(kSignals.size() - (ignores_last ? 1 : 0));
+}
+
+bool is_interrupt_code(int code) {
+  const std::span<const int> signals = interrupting_signals();
+  return std::find(signals.begin(), signals.end(), code - 128) != signals.end();
+}
+
 const std::atomic<bool>& interrupted() { return g_interrupted; }
 
 int received_signal() { return g_signal; }
@@ -52,8 +69,7 @@ int received_signal() { return g_signal; }
 void watch_interrupts(bool announce) {
   g_announce = announce;
   g_terminal = isatty(STDERR_FILENO) != 0;
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  for (const int signal : interrupting_signals()) std::signal(signal, on_signal);
 }
 
 }  // namespace parplan::tools

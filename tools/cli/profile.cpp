@@ -20,6 +20,7 @@
 #include "sim/core/op_work.hpp"
 #include "sim/simulate.hpp"
 #include "tools/cli/command.hpp"
+#include "tools/cli/interrupts.hpp"
 #include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
 #include "tools/launch.hpp"
@@ -307,7 +308,7 @@ class Profile : public Command {
     if (quick_) words.push_back("--quick");
     words.insert(words.end(), more.begin(), more.end());
     const int code = launch_ranks(ranks, words);
-    if (code == 128 + SIGINT || code == 128 + SIGTERM) throw Interrupted{code};
+    if (is_interrupt_code(code)) throw Interrupted{code};
     if (code != 0) {
       throw HwError("measuring with " + std::to_string(ranks) + " ranks failed (exit code " +
                     std::to_string(code) + ")");
