@@ -1,9 +1,11 @@
 #include <algorithm>
-#include <array>
+#include <compare>
+#include <set>
 #include <string>
 
 #include "planner/search.hpp"
 #include "sim/core/error.hpp"
+#include "sim/core/sharding.hpp"
 
 namespace parplan::planner {
 namespace {
@@ -62,20 +64,56 @@ void add_layouts(const SearchRequest& request, Layout base, int positions,
   }
 }
 
-/// Calls `visit(layout, positions)` with dp and tp set for every such triple.
+struct Mesh {
+  int ranks = 1;
+  int tp = 1;
+  int positions = 1;
+
+  auto operator<=>(const Mesh&) const = default;
+};
+
+/// All that have this many ranks.
+void add_meshes_of(int ranks, std::set<Mesh>& meshes) {
+  for (const int tp : divisors(ranks)) {
+    for (const int positions : divisors(ranks / tp)) meshes.insert({ranks, tp, positions});
+  }
+}
+
+/// Those of up to `devices` ranks whose axes suit the model and the batch.
+void add_suitable_meshes(const SearchRequest& request, int devices, std::set<Mesh>& meshes) {
+  std::vector<std::string> problems;
+  const std::int64_t divisor = TensorSharding(request.model, 2, problems).common_divisor();
+  const auto layers = static_cast<int>(request.model.layers.size());
+  for (int tp = 1; tp <= std::min<std::int64_t>(devices, std::max<std::int64_t>(1, divisor));
+       ++tp) {
+    if (tp > 1 && divisor % tp != 0) continue;
+    for (int dp = 1; dp <= devices / tp; ++dp) {
+      if (request.workload.global_batch % dp != 0) continue;
+      for (int positions = 1; positions <= std::min(layers, devices / tp / dp); ++positions) {
+        meshes.insert({dp * tp * positions, tp, positions});
+      }
+    }
+  }
+}
+
+/// Calls `visit(layout, positions)` with dp and tp set for every mesh.
 template <class Visit>
 void each_mesh(const SearchRequest& request, const Visit& visit) {
-  const std::vector<int> rank_counts =
-      request.ranks ? std::vector<int>{*request.ranks} : divisors(request.cluster.devices());
-  for (const int ranks : rank_counts) {
-    for (const int tp : divisors(ranks)) {
-      if (!allowed(request.pins.tp, tp)) continue;
-      for (const int positions : divisors(ranks / tp)) {
-        Layout layout;
-        layout.tp = tp;
-        layout.dp = ranks / tp / positions;
-        if (allowed(request.pins.dp, layout.dp)) visit(layout, positions);
-      }
+  std::set<Mesh> meshes;
+  if (request.ranks) {
+    add_meshes_of(*request.ranks, meshes);
+  } else {
+    const int devices = request.cluster.devices();
+    for (const int ranks : divisors(devices)) add_meshes_of(ranks, meshes);
+    // Layouts that leave devices idle are there to be found, not to be complained of.
+    add_suitable_meshes(request, devices, meshes);
+  }
+  for (const Mesh& mesh : meshes) {
+    Layout layout;
+    layout.tp = mesh.tp;
+    layout.dp = mesh.ranks / mesh.tp / mesh.positions;
+    if (allowed(request.pins.tp, layout.tp) && allowed(request.pins.dp, layout.dp)) {
+      visit(layout, mesh.positions);
     }
   }
 }

@@ -41,6 +41,20 @@ bool by_time(const TimedLayout& a, const TimedLayout& b) {
   return to_string(a.layout) < to_string(b.layout);
 }
 
+/// A layout with a time that it takes at least.
+struct BoundedLayout {
+  Layout layout;
+  Seconds least;
+  bool placed = false;
+  std::size_t number = 0;  ///< in the order of enumeration
+};
+
+/// For a heap whose front is the lowest bound.
+bool later(const BoundedLayout& a, const BoundedLayout& b) {
+  if (a.least != b.least) return b.least < a.least;
+  return b.number < a.number;
+}
+
 /// State that the worker threads of a search share.
 class Search {
  public:
@@ -57,14 +71,15 @@ class Search {
     const std::vector<Layout> layouts = enumerate_layouts(request_);
     result_.considered = static_cast<std::int64_t>(layouts.size());
     in_parallel(layouts.size(), [&](std::size_t i, Plan&) {
-      if (!is_usable(layouts[i])) report_done(1);
+      if (!is_usable(layouts[i], i)) report_done(1);
     });
-    // Those with the lowest bounds fill the top early, and the others need no look.
-    std::sort(bounded_.begin(), bounded_.end(), by_time);
-    in_parallel(bounded_.size(), [this](std::size_t i, Plan& plan) {
-      consider(bounded_[i], plan);
-      report_done(1);
-    });
+    // Those with the lowest bounds fill the top early, and the others need no look. Each is taken
+    // twice: with the bound of any placement, then, if that is low enough, with its own.
+    std::make_heap(bounded_.begin(), bounded_.end(), later);
+    in_parallel(static_cast<std::size_t>(std::max(1, request_.threads)),
+                [this](std::size_t, Plan& plan) {
+                  while (std::optional<BoundedLayout> next = take_lowest()) consider(*next, plan);
+                });
     if (result_.best.empty() && !stopped()) search_many_microbatches();
     if (result_.best.empty() && !result_.nearest_miss) simulate_skipped();
     for (auto& [reason, dropped] : dropped_) {
@@ -121,17 +136,16 @@ class Search {
   }
 
   /// Counts a layout that breaks a rule or cannot fit; others go into `bounded_`.
-  bool is_usable(const Layout& layout) {
+  bool is_usable(const Layout& layout, std::size_t number) {
     if (!keeps_rules(layout)) return false;
     if (const Bytes least = least_memory(request_, layout); request_.prune && too_much(least)) {
       skip(layout, least);
       return false;
     }
     try {
-      const Layout whole = placed(layout);
-      const Seconds least = request_.prune ? bound_.of(whole) : Seconds{};
+      const Seconds least = request_.prune ? bound_.of_any_placement(layout) : Seconds{};
       const std::lock_guard lock(mutex_);
-      bounded_.push_back({whole, least});
+      bounded_.push_back({layout, least, false, number});
       return true;
     } catch (const InputError& error) {
       drop({error.what(), "a smaller batch", 0});
@@ -139,14 +153,47 @@ class Search {
     }
   }
 
+  /// None when interrupted, or when others work on what is left.
+  std::optional<BoundedLayout> take_lowest() {
+    const std::lock_guard lock(mutex_);
+    if (bounded_.empty() || stopped()) return std::nullopt;
+    std::pop_heap(bounded_.begin(), bounded_.end(), later);
+    BoundedLayout lowest = std::move(bounded_.back());
+    bounded_.pop_back();
+    return lowest;
+  }
+
   /// `plan`: the worker's own, which gets the layout.
-  void consider(const TimedLayout& layout, Plan& plan) {
-    if (cannot_enter(layout.time)) {
+  void consider(BoundedLayout& layout, Plan& plan) {
+    if (!cannot_enter(layout.least)) {
+      if (!layout.placed) {
+        place_again(layout);
+        return;
+      }
+      look_at(layout.layout, plan);
+    } else {
       const std::lock_guard lock(mutex_);
       ++result_.pruned;
-      return;
     }
-    const Layout& whole = layout.layout;
+    report_done(1);
+  }
+
+  /// Back into `bounded_`, with its layers placed and the bound that they give it.
+  void place_again(BoundedLayout& layout) {
+    try {
+      layout.layout = placed(layout.layout);
+      if (request_.prune) layout.least = bound_.of(layout.layout);
+      layout.placed = true;
+      const std::lock_guard lock(mutex_);
+      bounded_.push_back(std::move(layout));
+      std::push_heap(bounded_.begin(), bounded_.end(), later);
+    } catch (const InputError& error) {
+      drop({error.what(), "a smaller batch", 0});
+      report_done(1);
+    }
+  }
+
+  void look_at(const Layout& whole, Plan& plan) {
     if (request_.prune && larger_than_one_that_is(whole)) {
       const std::lock_guard lock(mutex_);
       ++result_.cannot_fit;
@@ -467,7 +514,7 @@ class Search {
   /// Of the gpipe layouts that would not fit even as 1f1b, the one that needs least as that.
   std::optional<Layout> gpipe_too_large_;
   Bytes least_of_gpipe_{std::numeric_limits<std::int64_t>::max()};
-  std::vector<TimedLayout> bounded_;    ///< by the least time they can take
+  std::vector<BoundedLayout> bounded_;  ///< a heap, see `later`
   std::vector<TimedLayout> estimates_;  ///< of those beyond kManyMicrobatches
   SearchResult result_;
 };

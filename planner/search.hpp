@@ -29,7 +29,7 @@ struct SearchRequest {
   const Model& model;
   Workload workload;
   const Cluster& cluster;
-  std::optional<int> ranks;  ///< exactly this many; none: any divisor of the cluster's devices
+  std::optional<int> ranks;  ///< exactly this many; none: any number up to the cluster's devices
   Pins pins;
   Stack stack;
   int top = 5;        ///< candidates to keep
@@ -86,7 +86,9 @@ using SearchProgress = std::function<void(std::int64_t done, std::int64_t total)
 SearchResult search(const SearchRequest& request, const SearchProgress& progress = {},
                     const std::atomic<bool>* interrupt = nullptr);
 
-/// All layouts the search considers first, in a fixed order, before any is checked.
+/// All layouts the search considers first, in a fixed order. Those of as many ranks as divide the
+/// devices, or as were asked for, are not checked yet, so that what they break is told; of other
+/// numbers of ranks there are only those whose axes suit the model and the batch.
 std::vector<Layout> enumerate_layouts(const SearchRequest& request);
 
 /// Those with more than kManyMicrobatches: layouts of one list differ in nothing else, the fewest

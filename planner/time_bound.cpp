@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "sim/core/op_code.hpp"
@@ -88,8 +91,11 @@ std::vector<TimeBound::LayerTimes> TimeBound::priced(const Program& program,
   return layers;
 }
 
-const std::vector<TimeBound::LayerTimes>& TimeBound::times_of(int tp, std::int64_t samples,
-                                                              double busy_ranks) {
+std::int64_t TimeBound::samples_of(const Layout& layout) const {
+  return workload_.global_batch / layout.dp / layout.microbatches;
+}
+
+const TimeBound::Priced& TimeBound::times_of(int tp, std::int64_t samples, double busy_ranks) {
   const std::lock_guard lock(mutex_);
   auto known = microbatches_.find({tp, samples});
   if (known == microbatches_.end()) {
@@ -105,7 +111,32 @@ const std::vector<TimeBound::LayerTimes>& TimeBound::times_of(int tp, std::int64
   Microbatch& microbatch = known->second;
   const auto priced_before = microbatch.times.find(busy_ranks);
   if (priced_before != microbatch.times.end()) return priced_before->second;
-  return microbatch.times.emplace(busy_ranks, priced(microbatch.program, busy_ranks)).first->second;
+  Priced priced_now{priced(microbatch.program, busy_ranks), 0.0};
+  for (const LayerTimes& one : priced_now.layers) {
+    priced_now.all_s += one.forward_s + one.backward_s;
+  }
+  return microbatch.times.emplace(busy_ranks, std::move(priced_now)).first->second;
+}
+
+Seconds TimeBound::of_any_placement(const Layout& layout) {
+  std::set<double> busy;
+  for (int position = 0; position < layout.positions(); ++position) {
+    busy.insert(sim::busy_ranks_of(layout, costs_.cluster(), position));
+  }
+  const Priced& some = times_of(layout.tp, samples_of(layout), *busy.begin());
+  double all_s = some.all_s;
+  if (busy.size() > 1) {  // each layer may be placed where it takes least
+    std::vector<double> least(some.layers.size(), std::numeric_limits<double>::max());
+    for (const double ranks : busy) {
+      const Priced& priced = times_of(layout.tp, samples_of(layout), ranks);
+      for (std::size_t l = 0; l < least.size(); ++l) {
+        const LayerTimes& one = priced.layers[l];
+        least[l] = std::min(least[l], one.forward_s + one.backward_s);
+      }
+    }
+    all_s = std::accumulate(least.begin(), least.end(), 0.0);
+  }
+  return Seconds{all_s * layout.microbatches / layout.positions()} * kRounding;
 }
 
 const sim::PipelineClosedForm& TimeBound::pipeline(const Layout& layout) {
@@ -142,13 +173,12 @@ Seconds TimeBound::of_pipeline(const Layout& layout, const std::vector<LayerTime
 }
 
 Seconds TimeBound::of(const Layout& layout) {
-  const std::int64_t samples = workload_.global_batch / layout.dp / layout.microbatches;
   const int positions = layout.positions();
   std::vector<LayerTimes> work(static_cast<std::size_t>(positions));
   std::size_t layer = 0;
   for (int position = 0; position < positions; ++position) {
     const double busy = sim::busy_ranks_of(layout, costs_.cluster(), position);
-    const std::vector<LayerTimes>& times = times_of(layout.tp, samples, busy);
+    const std::vector<LayerTimes>& times = times_of(layout.tp, samples_of(layout), busy).layers;
     LayerTimes& sum = work[static_cast<std::size_t>(position)];
     const auto take = [&](const LayerTimes& one, bool first) {
       sum.forward_s += one.forward_s;

@@ -33,6 +33,9 @@ class TimeBound {
 
   /// `placed`: with its stages or devices, see place_layers().
   Seconds of(const Layout& placed);
+  /// What `of` says at least, however the layers are placed: the mean work of the positions. Much
+  /// cheaper.
+  Seconds of_any_placement(const Layout& layout);
 
  private:
   /// Of one layer and one microbatch on one rank.
@@ -42,13 +45,18 @@ class TimeBound {
     /// The part of `backward_s` that comes after the gradient of what the layer was handed.
     double after_gradient_s = 0.0;
   };
+  struct Priced {
+    std::vector<LayerTimes> layers;
+    double all_s = 0.0;  ///< forward and backward of all of them
+  };
   /// One microbatch on one rank of a tensor-parallel group.
   struct Microbatch {
     Program program;
-    std::map<double, std::vector<LayerTimes>> times;  ///< by busy ranks
+    std::map<double, Priced> times;  ///< by busy ranks
   };
 
-  const std::vector<LayerTimes>& times_of(int tp, std::int64_t samples, double busy_ranks);
+  const Priced& times_of(int tp, std::int64_t samples, double busy_ranks);
+  std::int64_t samples_of(const Layout& layout) const;
   std::vector<LayerTimes> priced(const Program& program, double busy_ranks) const;
   const sim::PipelineClosedForm& pipeline(const Layout& layout);
   bool is_chain(const Layout& layout) const;

@@ -282,6 +282,10 @@ Layout parse_layout(std::string_view text) {
     }
     parse_item(item, part.substr(equals + 1), layout);
   }
+  if (layout.mp > 1 && seen.contains("schedule")) {
+    throw InputError("layout: " + quoted_name(text) +
+                     ": mp has no schedule; leave it out, or use pp in the place of mp");
+  }
   if (layout.ranks() > kMostRanks) {
     throw InputError("layout: " + quoted_name(text) + " has more than the " +
                      std::to_string(kMostRanks) + " ranks that can be planned");

@@ -15,7 +15,16 @@ class Propagation {
  public:
   Propagation(const Model& model, int tp, std::vector<Sharding>& values,
               std::vector<std::string>& problems)
-      : model_(model), tp_(tp), values_(values), problems_(problems) {}
+      : model_(model),
+        tp_(tp),
+        values_(values),
+        problems_(problems),
+        feeds_others_(model.values.size(), false) {
+    for (const Op& op : model.ops) {
+      if (std::holds_alternative<CrossEntropyOp>(op.body)) continue;
+      for (const ValueId v : op.inputs) feeds_others_[v.index] = true;
+    }
+  }
 
   /// Returns what TensorSharding::common_divisor() is.
   std::int64_t run() {
@@ -56,14 +65,7 @@ class Propagation {
     }
     return input(0);
   }
-  bool feeds_only_cross_entropy() const {
-    for (const Op& op : model_.ops) {
-      for (const ValueId v : op.inputs) {
-        if (v == op_->output && !std::holds_alternative<CrossEntropyOp>(op.body)) return false;
-      }
-    }
-    return true;
-  }
+  bool feeds_only_cross_entropy() const { return !feeds_others_[op_->output.index]; }
 
   Sharding output_of(const EmbeddingOp&) { return Sharding::kReplicated; }
   Sharding output_of(const PositionEmbeddingOp&) {
@@ -122,6 +124,7 @@ class Propagation {
   int tp_;
   std::vector<Sharding>& values_;
   std::vector<std::string>& problems_;
+  std::vector<bool> feeds_others_;  ///< by value: whether an op that is no cross entropy needs it
   const Op* op_ = nullptr;
   std::int64_t common_divisor_ = 0;
 };

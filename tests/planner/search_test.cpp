@@ -65,6 +65,32 @@ TEST_CASE("the search equals exhaustive search and does not depend on threads", 
   }
 }
 
+TEST_CASE("every number of ranks is looked at, also those that leave devices idle", "[planner]") {
+  const Model model = *make_preset("seed-transformer");
+  const Cluster cluster = *make_cluster_preset("dgx-b200", 1);
+  // Six samples divide among six replicas, not among eight.
+  Workload workload = batch_of(6);
+  workload.sequence = 128;
+  std::optional<Seconds> fastest;
+  std::string layout;
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    const SearchResult some = search({model, workload, cluster, ranks, {}, {}, 1, 1, false});
+    if (some.best.empty()) continue;
+    const Seconds time = some.best[0].simulation.step_time;
+    if (fastest && *fastest <= time) continue;
+    fastest = time;
+    layout = to_string(some.best[0].layout);
+  }
+  for (const int threads : {1, 3}) {
+    const SearchResult all =
+        search({model, workload, cluster, std::nullopt, {}, {}, 1, threads, true});
+    REQUIRE_FALSE(all.best.empty());
+    CHECK(to_string(all.best[0].layout) == layout);
+    CHECK(all.looked_at() == all.considered);
+  }
+  CHECK(layout == "dp=6");
+}
+
 TEST_CASE("pins fix their axes and leave the others open", "[planner]") {
   const Model model = *make_preset("gpt2-tiny");
   const Cluster cluster = four_devices();

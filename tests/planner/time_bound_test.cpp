@@ -72,6 +72,8 @@ TEST_CASE("no simulation undercuts the time bound", "[planner]") {
         for (const Candidate& c : all.best) {
           INFO(name << " " << to_string(c.layout) << ", " << cluster.cores_per_node << " cores");
           CHECK(bound.of(c.layout) <= c.simulation.step_time);
+          // The same sum in another order where there is one position.
+          CHECK(bound.of_any_placement(c.layout) <= bound.of(c.layout) * (1.0 + 1e-12));
         }
       }
     }

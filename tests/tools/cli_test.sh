@@ -443,6 +443,23 @@ run 3 recommend --model llama-2-70b --cluster dgx-h100 --global-batch 1024
 says err "more ranks, tp or pp, or a smaller model or sequence"
 says err "nearest: "
 
+echo "== axes that cannot be pinned"
+refuse_pin() { # PIN WHAT ARGUMENTS...
+  run 2 recommend --model seed-transformer --cluster dgx-h100 --global-batch 6 --pin "$1" "${@:3}"
+  says err "--pin $1"
+  says err "$2"
+}
+refuse_pin dp=5 "global batch 6 does not divide by dp=5"
+refuse_pin dp=16 "the product of these axes is 16, dgx-h100 has 8 devices"
+refuse_pin dp=2 "the product of these axes is 2, which must divide the number of ranks" --ranks 3
+refuse_pin mp=2,microbatches=2 "mp runs one microbatch"
+run 2 recommend --model seed-transformer --cluster dgx-h100 --global-batch 6 --pin mp=2,schedule=gpipe
+says err "mp has no schedule"
+run 2 plan --model seed-transformer --cluster dgx-h100 --global-batch 6 --layout mp=2,schedule=gpipe
+says err "mp has no schedule"
+run 0 recommend --model seed-transformer --cluster dgx-h100 --global-batch 6 --pin dp=6
+says out "recommended: dp=6;"
+
 echo "== more than 256 microbatches"
 run 0 recommend --model llama-3.1-8b --cluster dgx-h100:2 --global-batch 4096 --pin tp=8,dp=2 --top 1
 says out "recommended: dp=2,tp=8,microbatches=1024"

@@ -121,14 +121,30 @@ class Recommend : public Command {
     if (pins.pp.value_or(1) > 1 && pins.mp.value_or(1) > 1) {
       throw InputError("--pin " + shown_pin() + ": pp and mp exclude each other; pin one of them");
     }
-    std::int64_t ranks = 1;
-    for (const auto& axis : {pins.dp, pins.tp, pins.pp, pins.mp}) ranks *= axis.value_or(1);
-    const std::string wanted = ranks_ ? "--ranks " + std::to_string(*ranks_)
-                                      : "the " + std::to_string(request.cluster.devices()) +
-                                            " devices of " + request.cluster.name;
-    throw InputError("--pin " + shown_pin() + ": no layout of " + wanted +
-                     " has these axes; their product is " + std::to_string(ranks) +
-                     ", which must divide the number of ranks, and equal it when all are pinned");
+    if (pins.mp.value_or(1) > 1 && pins.microbatches.value_or(1) > 1) {
+      throw InputError("--pin " + shown_pin() +
+                       ": mp runs one microbatch; leave microbatches out, or pin pp");
+    }
+    Layout axes;
+    axes.dp = pins.dp.value_or(1);
+    axes.tp = pins.tp.value_or(1);
+    axes.pp = pins.pp.value_or(1);
+    axes.mp = pins.mp.value_or(1);
+    const int ranks = axes.ranks();
+    const bool too_many = ranks > request.cluster.devices();
+    const std::vector<Refusal> refusals = check_layout(request.model, request.workload, axes);
+    if (!refusals.empty() && !too_many) {
+      throw InputError("--pin " + shown_pin() + ": " + refusals.front().reason + " (try " +
+                       refusals.front().suggestion + ")");
+    }
+    const std::string product = "the product of these axes is " + std::to_string(ranks);
+    if (ranks_ && !too_many) {
+      throw InputError("--pin " + shown_pin() + " with --ranks " + std::to_string(*ranks_) + ": " +
+                       product +
+                       ", which must divide the number of ranks, and equal it when all are pinned");
+    }
+    throw InputError("--pin " + shown_pin() + ": " + product + ", " + request.cluster.name +
+                     " has " + std::to_string(request.cluster.devices()) + " devices");
   }
 
   void print_text(const Plan& plan, const SearchResult& result, const Cluster& cluster) const {
