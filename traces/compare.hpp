@@ -36,7 +36,9 @@ struct GapDecomposition {
   Seconds communication;
   Seconds waiting;
   Seconds overhead;
-  Seconds unexplained;  ///< step-time gap minus the parts: another rank is predicted the slowest
+  /// Step-time gap minus the parts: another rank is predicted the slowest, or the slowest one
+  /// differs from step to step, so that each is below the mean of the slowest.
+  Seconds unexplained;
   Seconds total;
 };
 

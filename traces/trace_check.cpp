@@ -22,6 +22,8 @@ class Check {
     check_steps();
     for (const TraceEvent& e : trace_.events) check_inside(e);
     for (auto& [rank, events] : computed_) check_in_turn(rank, events);
+    check_order_of_steps();
+    check_same_events();
     std::set<std::int32_t> ranks;
     for (const RankSummary& s : trace_.summaries) {
       if (!ranks.insert(s.rank).second) fail(of(s.rank) + " has two summaries");
@@ -93,6 +95,66 @@ class Check {
       if (events[i]->start >= events[i - 1]->end) continue;
       fail(of(rank, events[i]->step) + ": " + to_string(events[i]->key, model_) +
            " begins before " + to_string(events[i - 1]->key, model_) + " has ended");
+    }
+  }
+
+  void check_order_of_steps() const {
+    const auto& steps = steps_.begin()->second;
+    const std::int32_t last = steps.rbegin()->first;
+    if (static_cast<std::size_t>(last - steps.begin()->first) + 1 != steps.size()) {
+      fail("the steps from " + std::to_string(steps.begin()->first) + " to " +
+           std::to_string(last) + " are not all there");
+    }
+    const std::size_t losses = trace_.losses.size();
+    if (losses > 0 && losses != static_cast<std::size_t>(last) + 1) {
+      fail(std::to_string(losses) + " losses, but the last step is " + std::to_string(last) +
+           ", counted from 0");
+    }
+    for (const auto& [step, event] : steps) check_at_once(step);
+  }
+
+  /// No rank can end a step that another has not begun.
+  void check_at_once(std::int32_t step) const {
+    constexpr Picoseconds kClockError{
+        1'000'000'000};  // 1 ms, of clocks on several hosts; much more than is seen
+    const TraceEvent* last_to_begin = nullptr;
+    const TraceEvent* first_to_end = nullptr;
+    for (const auto& [rank, steps] : steps_) {
+      const TraceEvent* event = steps.at(step);
+      if (last_to_begin == nullptr || last_to_begin->start < event->start) last_to_begin = event;
+      if (first_to_end == nullptr || event->end < first_to_end->end) first_to_end = event;
+    }
+    if (last_to_begin->start <= first_to_end->end + kClockError) return;
+    fail(of(last_to_begin->rank, step) + " begins after " + of(first_to_end->rank) +
+         " has ended that step");
+  }
+
+  void check_same_events() const {
+    using Events = std::map<std::pair<std::uint64_t, Stream>, int>;
+    std::map<std::int32_t, std::map<std::int32_t, Events>> by_step;
+    for (const TraceEvent& e : trace_.events) {
+      if (e.key.phase() != Phase::kStep) ++by_step[e.rank][e.step][{e.key.packed, e.stream}];
+    }
+    for (const auto& [rank, steps] : by_step) {
+      const auto& [first, expected] = *steps.begin();
+      for (const auto& [step, events] : steps) {
+        if (events == expected) continue;
+        // The first that differs: the one that only one of them has more of.
+        for (const auto* list : {&expected, &events}) {
+          const Events& other = list == &expected ? events : expected;
+          for (const auto& [what, count] : *list) {
+            const auto there = other.find(what);
+            if (there != other.end() && there->second >= count) continue;
+            Key key;
+            key.packed = what.first;
+            const std::int32_t more = list == &expected ? first : step;
+            const std::int32_t less = list == &expected ? step : first;
+            fail(of(rank, less) + ": " + to_string(key, model_) + " on the stream " +
+                 std::string(name_of(what.second)) + " is missing, step " + std::to_string(more) +
+                 " has it");
+          }
+        }
+      }
     }
   }
 

@@ -12,6 +12,9 @@ namespace parplan::traces {
 ///   whole-step event of each of the trace's steps.
 /// - Every other event lies within its step of its rank.
 /// - A rank computes one thing at a time.
+/// - Steps follow one another; the last is that of the last loss, where there are losses.
+/// - The ranks' clocks agree: all of them are within a step at once.
+/// - All steps of a rank have the same events on the same streams.
 /// - No rank has two summaries.
 void check_trace(const TraceFile& file, const std::string& name);
 

@@ -97,3 +97,46 @@ TEST_CASE("events outside their step are named", "[traces]") {
                 [&](Trace& t) { first_operation(t).start -= Picoseconds{1000000000000}; });
   check_refused("rank 1, step 7: ", [&](Trace& t) { first_operation(t).step = 7; });
 }
+
+TEST_CASE("steps that do not follow one another, or not the losses, are named", "[traces]") {
+  const auto renamed = [](Trace& t) {
+    for (TraceEvent& e : t.events) {
+      if (e.step == 2) e.step = 100;
+    }
+  };
+  check_refused("the steps from 0 to 100 are not all there", renamed);
+  check_refused("100 losses, but the last step is 2, counted from 0",
+                [](Trace& t) { t.losses.assign(100, 1.0); });
+  TraceFile file = good();
+  file.trace.losses.assign(3, 1.0);
+  CHECK_NOTHROW(traces::check_trace(file, "run.json"));
+}
+
+TEST_CASE("a rank whose clock is wrong is named", "[traces]") {
+  check_refused("rank 1, step 0 begins after rank 0 has ended that step", [](Trace& t) {
+    for (TraceEvent& e : t.events) {
+      if (e.rank == 1) {
+        e.start += Picoseconds{1'000'000'000'000};
+        e.end += Picoseconds{1'000'000'000'000};
+      }
+    }
+  });
+}
+
+TEST_CASE("an event that only some steps have is named", "[traces]") {
+  const auto is_loss = [](const TraceEvent& e) {
+    return e.rank == 1 && e.step == 1 && e.stream == Stream::kCompute && !is_step(e);
+  };
+  const TraceFile file = good();
+  const auto first = std::find_if(file.trace.events.begin(), file.trace.events.end(), is_loss);
+  REQUIRE(first != file.trace.events.end());
+  const std::string name = to_string(first->key, file.plan.model);
+  check_refused(
+      "rank 1, step 1: " + name + " on the stream compute is missing, step 0 has it",
+      [&](Trace& t) { t.events.erase(std::find_if(t.events.begin(), t.events.end(), is_loss)); });
+  check_refused("rank 1, step 1: " + name + " on the stream compute is missing, step 0 has it",
+                [&](Trace& t) {
+                  std::find_if(t.events.begin(), t.events.end(), is_loss)->stream =
+                      Stream::kPipelineSend;
+                });
+}

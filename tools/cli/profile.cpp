@@ -2,7 +2,9 @@
 
 #include <CLI/Option.hpp>
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <functional>
@@ -26,6 +28,7 @@
 #include "tools/launch.hpp"
 #include "tools/profile/host_facts.hpp"
 #include "tools/profile/micro_plans.hpp"
+#include "tools/profile/other_load.hpp"
 #include "tools/progress_line.hpp"
 #include "tools/text_table.hpp"
 #include "tools/units_text.hpp"
@@ -127,6 +130,7 @@ class Profile : public Command {
 
  private:
   int measure() {
+    const OtherLoad load;
     const int ranks = ranks_.value_or(host_cores());
     Cluster cluster = base(ranks);
     {
@@ -149,7 +153,23 @@ class Profile : public Command {
     set_link(cluster);
     write_file_atomically(output_, dump(to_json(cluster)));
     print(cluster);
+    warn_of(load.cores());
     return kSuccess;
+  }
+
+  /// What others do on the machine makes everything that is measured longer, by an amount that no
+  /// later calibration knows of.
+  static void warn_of(double others) {
+    constexpr double kQuiet = 0.05;  // of all cores
+    if (others < kQuiet * host_cores()) return;
+    std::array<char, 160> text{};
+    std::snprintf(
+        text.data(), text.size(),
+        "parplan: other programs had %.1f of the %d cores meanwhile; what was measured is "
+        "too slow, profile again on a quiet machine\n",
+        others, host_cores());
+    std::cout << std::flush;
+    std::cerr << text.data();
   }
 
   DType precision() const { return precision_ == "float64" ? DType::kFloat64 : DType::kFloat32; }
