@@ -9,6 +9,7 @@
 #include <span>
 
 #include "sim/core/op_code.hpp"
+#include "sim/core/plan.hpp"
 #include "sim/core_sharing.hpp"
 #include "sim/step_graph.hpp"
 

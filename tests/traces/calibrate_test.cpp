@@ -6,6 +6,7 @@
 #include "tests/catch2_compat.hpp"
 #include "tests/traces/small_run.hpp"
 #include "traces/breakdown.hpp"
+#include "traces/step_times.hpp"
 
 using namespace parplan;
 

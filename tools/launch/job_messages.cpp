@@ -1,4 +1,4 @@
-#include "tools/job_messages.hpp"
+#include "tools/launch/job_messages.hpp"
 
 #include <algorithm>
 #include <array>

@@ -11,12 +11,12 @@ namespace parplan::tools {
 /// passes through (std::cout is bad afterwards when that failed; the job is not disturbed),
 /// standard error as JobMessages says.
 ///
-/// The first of interrupting_signals() (tools/cli/interrupts.hpp) is passed on to the ranks, which
+/// The first of interrupting_signals() (tools/interrupts.hpp) is passed on to the ranks, which
 /// end in order; one that comes more than kOneRequest later goes to mpirun, which ends them at
 /// once; if it does not, all are killed. Returns the job's exit code; 128 + signal when one of
 /// these signals ended it, to whichever of the processes it was sent. Throws InputError when mpirun
 /// is not installed; HwError when another signal ended a rank, with the rank and the signal, and
-/// when mpirun has locked up: it starts no rank for a minute, or outlives one by ten seconds.
+/// when mpirun has locked up (MpirunWatch).
 int launch_ranks(int ranks, const std::vector<std::string>& arguments);
 
 /// Absolute path of the running program.

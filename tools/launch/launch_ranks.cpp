@@ -1,9 +1,8 @@
-#include "tools/launch.hpp"
+#include "tools/launch/launch_ranks.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,9 +20,12 @@
 #include <utility>
 
 #include "sim/core/error.hpp"
-#include "tools/child_processes.hpp"
-#include "tools/cli/interrupts.hpp"
-#include "tools/job_messages.hpp"
+#include "tools/interrupts.hpp"
+#include "tools/launch/child_processes.hpp"
+#include "tools/launch/job_messages.hpp"
+#include "tools/launch/mpirun_watch.hpp"
+#include "tools/launch/pipe.hpp"
+#include "tools/launch/signal_queue.hpp"
 #include "tools/progress_line.hpp"
 
 namespace parplan::tools {
@@ -42,115 +44,8 @@ bool on_path(const std::string& program) {
   return false;
 }
 
-/// Throws HwError naming the call when it returned a negative number.
-int checked(int result, const char* call) {
-  if (result < 0) throw HwError(std::string(call) + ": " + std::strerror(errno));
-  return result;
-}
-
-/// Owns a file descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  void close() {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  }
-
- private:
-  int fd_;
-};
-
-/// What a child writes and we read, without waiting.
-struct Pipe {
-  std::unique_ptr<Descriptor> read_end;
-  std::unique_ptr<Descriptor> write_end;
-
-  Pipe() {
-    std::array<int, 2> ends{};
-    checked(pipe2(ends.data(), O_CLOEXEC), "pipe2");
-    read_end = std::make_unique<Descriptor>(ends[0]);
-    write_end = std::make_unique<Descriptor>(ends[1]);
-    checked(fcntl(ends[0], F_SETFL, O_NONBLOCK), "fcntl");
-  }
-};
-
-/// While it lives, this thread takes interrupting_signals() and SIGCHLD one by one instead of being
-/// interrupted by them.
-class SignalQueue {
- public:
-  SignalQueue() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGCHLD);
-    for (const int signal : interrupting_signals()) sigaddset(&set, signal);
-    sigprocmask(SIG_BLOCK, &set, &before_);
-    fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  }
-  ~SignalQueue() {
-    if (fd_ >= 0) ::close(fd_);
-    sigprocmask(SIG_SETMASK, &before_, nullptr);
-  }
-  SignalQueue(const SignalQueue&) = delete;
-  SignalQueue& operator=(const SignalQueue&) = delete;
-  int get() const { return checked(fd_, "signalfd"); }
-  const sigset_t& mask_before() const { return before_; }
-  /// The next signal, 0 when there is none.
-  int take() const {
-    signalfd_siginfo info{};
-    return read(fd_, &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
-  }
-
- private:
-  sigset_t before_{};
-  int fd_ = -1;
-};
-
 /// Whether people look on. Then ranks tell how far they are.
 bool shows_progress() { return isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) != 0; }
-
-/// mpirun ends within two seconds of its ranks, of which it ends the others when one has failed.
-/// When it could not set up what ranks find each other by (a full disk, a limit of file sizes) it
-/// may lock up instead, and then heeds no signal either.
-class MpirunWatch {
- public:
-  /// Why mpirun cannot be waited for any longer; call it now and then with what mpirun has started.
-  std::optional<std::string> trouble(pid_t mpirun) {
-    const Clock::time_point now = Clock::now();
-    const std::vector<ChildProcess> ranks = children_of(mpirun);
-    const bool one_ended =
-        ranks.size() < most_ranks_ ||
-        std::any_of(ranks.begin(), ranks.end(), [](const auto& r) { return r.has_ended(); });
-    most_ranks_ = std::max(most_ranks_, ranks.size());
-    const bool waits = most_ranks_ == 0 || one_ended;
-    if (!waits || state_of(mpirun) == 'T') since_.reset();
-    if (!waits) return std::nullopt;
-    if (!since_) since_ = now;
-    if (one_ended && now - *since_ >= kToEnd) {
-      return "mpirun did not end although a rank had ended " + std::to_string(kToEnd.count()) +
-             " s ago" + std::string(kRemedy);
-    }
-    if (most_ranks_ == 0 && now - *since_ >= kToStart) {
-      return "mpirun started no rank within " + std::to_string(kToStart.count()) + " s" +
-             std::string(kRemedy);
-    }
-    return std::nullopt;
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::seconds kToEnd{10};
-  static constexpr std::chrono::seconds kToStart{60};
-  static constexpr std::string_view kRemedy =
-      "; it was ended. What it says is above; it needs room for its files in TMPDIR (/tmp) and "
-      "/dev/shm, and no low limit of file sizes (ulimit -f)";
-
-  std::size_t most_ranks_ = 0;
-  std::optional<Clock::time_point> since_;  ///< when what it should follow was seen first
-};
 
 /// `output`, `messages`: for standard output and standard error.
 [[noreturn]] void become(std::vector<std::string> command, const sigset_t& mask, int output,
@@ -184,7 +79,6 @@ class Job {
   explicit Job(std::vector<std::string> command)
       : messages_([this](std::string_view text) { say(text); },
                   [this](std::string_view text) { show(text); }) {
-    static_cast<void>(queue_.get());
     Pipe errors;
     Pipe output;
     pid_ = checked(fork(), "fork");
@@ -196,13 +90,14 @@ class Job {
     }
     errors_ = std::move(errors.read_end);
     output_ = std::move(output.read_end);
+    watch_.emplace(pid_);
     setpgid(pid_, pid_);  // also done by the child; whoever is first
   }
 
   int wait() {
     int status = 0;
     for (pid_t ended = 0; ended != pid_;) {
-      std::array<pollfd, 3> sources{pollfd{queue_.get(), POLLIN, 0},
+      std::array<pollfd, 3> sources{pollfd{queue_.descriptor(), POLLIN, 0},
                                     pollfd{errors_->get(), POLLIN, 0},
                                     pollfd{output_->get(), POLLIN, 0}};
       if (poll(sources.data(), sources.size(), kBetweenLooks.count()) < 0 && errno != EINTR) {
@@ -301,7 +196,7 @@ class Job {
     const Clock::time_point now = Clock::now();
     if (now < next_look_) return;
     next_look_ = now + kBetweenLooks;
-    if (!trouble_) trouble_ = watch_.trouble(pid_);
+    if (!trouble_) trouble_ = watch_->trouble();
     const bool asked_in_vain = ended_by_ && now - ended_by_->at >= kMpirunEndsRanks;
     if (!trouble_ && !asked_in_vain) return;
     for (const ChildProcess& rank : children_of(pid_)) kill(rank.id, SIGKILL);
@@ -348,7 +243,7 @@ class Job {
   pid_t pid_ = -1;
   std::optional<Request> asked_;
   std::optional<Request> ended_by_;  ///< what was passed on to mpirun
-  MpirunWatch watch_;
+  std::optional<MpirunWatch> watch_;
   Clock::time_point next_look_{};
   std::optional<std::string> trouble_;
 };

@@ -1,4 +1,4 @@
-#include "tools/cli/interrupts.hpp"
+#include "tools/interrupts.hpp"
 
 #include <time.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "tools/child_processes.hpp"
+#include "tools/launch/child_processes.hpp"
 
 #include <filesystem>
 #include <fstream>
