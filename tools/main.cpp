@@ -17,6 +17,7 @@
 #include "sim/core/message_text.hpp"
 #include "sim/core/nearest.hpp"
 #include "tools/cli/command.hpp"
+#include "tools/launch/launchers_output.hpp"
 #include "tools/printable_text.hpp"
 
 namespace {
@@ -134,6 +135,7 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   // So that a run's trace and the other files are written when nobody reads what it prints.
   std::signal(SIGPIPE, SIG_IGN);
+  take_launchers_output();
   try {
     return run(argc, argv);
   } catch (const InputError& error) {

@@ -269,7 +269,13 @@ Cluster calibrate(const Cluster& machine, const std::vector<NamedTrace>& traces,
                        ": no step of this trace takes time, nothing can be fitted to it; record it "
                        "with 'parplan execute --trace'");
     }
+    const std::int64_t before = evidence.events();
     evidence.add(trace.file);
+    if (evidence.events() == before) {
+      throw InputError(trace.name +
+                       ": none of its events is an operation or a transfer of its plan, nothing "
+                       "can be fitted to it; record it with 'parplan execute --trace'");
+    }
     result.provenance.fitted_from.push_back(trace.name + " (" + to_string(trace.file.plan.layout) +
                                             ", " + trace.file.plan.model.name + ")");
   }

@@ -83,7 +83,8 @@ void check_not_uint32(std::span<const std::byte> bytes, const std::string& path)
 class TokenFile::OpenFile {
  public:
   explicit OpenFile(const std::string& path)
-      : path_(path), descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+      // Not waiting, should it be a named pipe; that is refused like all but a regular file.
+      : path_(path), descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (descriptor_ < 0) {
       throw InputError("token file '" + path + "' cannot be opened: " + std::strerror(errno));
     }

@@ -90,12 +90,17 @@ void write_all(const Descriptor& file, std::string_view content, const fs::path&
   }
 }
 
-/// The file that a chain of symbolic links ends at; a link to nothing is replaced itself.
+/// The file that a chain of symbolic links ends at, whether there is one or not.
 fs::path resolve_links(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::is_symlink(path, ignored)) return path;
-  fs::path target = fs::canonical(path, ignored);
-  return target.empty() ? path : target;
+  constexpr int kLongestChain = 40;  // as Linux follows
+  fs::path target = path;
+  std::error_code failed;
+  for (int left = kLongestChain; fs::is_symlink(target, failed); --left) {
+    if (left == 0) fail_place(path, ELOOP);
+    target = target.parent_path() / fs::read_symlink(target, failed);
+    if (failed) fail_place(path, failed.value());
+  }
+  return target;
 }
 
 /// A name in the directory of `target`; the process id keeps ranks on one file system apart.

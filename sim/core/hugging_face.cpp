@@ -94,6 +94,10 @@ void refuse_what_cannot_run(JsonReader& reader) {
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping", "clip_qkv"}) {
     if (const auto element = reader.find(key)) refuse(*element, std::string(key));
   }
+  for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"}) {
+    const auto element = reader.find(key);
+    if (element && element->number() > 1.0) refuse(*element, "a mixture of experts");
+  }
   for (const char* key : {"qk_norm", "use_qk_norm"}) {
     refuse_flag(reader, key, true, "a norm of queries and keys");
   }

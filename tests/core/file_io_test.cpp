@@ -198,6 +198,20 @@ TEST_CASE("replacing a file keeps its permissions and follows links", "[core]") 
   CHECK(directory.names() == std::vector<std::string>{"a.json", "link"});
 }
 
+TEST_CASE("a link to nothing is followed, too", "[core]") {
+  const Directory directory;
+  fs::create_symlink("b.json", directory / "second");
+  fs::create_symlink(directory / "second", directory / "first");
+  write_file_atomically(directory / "first", "1");
+  CHECK(fs::is_symlink(directory / "first"));
+  CHECK(fs::is_symlink(directory / "second"));
+  CHECK(read_text_file(directory / "b.json") == "1");
+  fs::create_symlink("loop", directory / "loop");
+  CHECK_THROWS_WITH(
+      write_file_atomically(directory / "loop", "1"),
+      "cannot write " + quoted(directory / "loop") + ": Too many levels of symbolic links");
+}
+
 TEST_CASE("a result does not take the place of what is read", "[core]") {
   const Directory directory;
   const fs::path input = directory / "in.json";

@@ -120,6 +120,8 @@ TEST_CASE("settings of a config that change the numbers are honoured or refused"
   }
   for (const char* type : {"llama", "mistral", "qwen2"}) {
     refused(llama(type), "partial_rotary_factor", 0.5);
+    refused(llama(type), "num_local_experts", 8);
+    CHECK_NOTHROW(load(with(llama(type), "num_local_experts", 1)));
     refused(llama(type), "quantization_config", {{"bits", 4}});
     refused(llama(type), "attention_multiplier", 0.5);
     refused(llama(type), "logit_scale", 2.0);

@@ -575,12 +575,24 @@ in_order one.json stopped1.json 1 129 'kill -HUP $job'
 # One Ctrl-C may arrive several times.
 in_order one.json stopped1.json 1 130 'kill -INT $job; sleep 0.02; kill -INT $job; kill -INT -- -$job'
 if [ "$with_mpi" = ON ]; then
+  mkdir deaf
+  printf '#!/bin/sh\ntrap "" INT TERM\nwhile :; do sleep 1; done\n' >deaf/mpirun
+  chmod +x deaf/mpirun
+  # It has a child, but no rank: not waited for longer than the minute that a start may take.
+  PATH=$PWD/deaf:$PATH "$parplan" execute two.json --steps 2 >deaf.out 2>deaf.err &
+  without_ranks=$!
+
   in_order two.json stopped2.json 2 130 'kill -INT -- -$job'
   in_order two.json stopped2.json 2 143 'kill -TERM $job'
   in_order two.json stopped2.json 2 129 'kill -HUP $job'
   in_order two.json stopped2.json 2 143 'kill -TERM $(second_rank)'
   [ ! -s err ] || fail "said about a rank that ended in order: $(cat err)"
   in_order two.json stopped2.json 2 130 'kill -INT $job; sleep 0.02; kill -INT $job; kill -INT -- -$job'
+  # mpirun, told to end, asks the ranks by SIGTERM and drops what they print through it.
+  in_order two.json stopped2.json 2 143 'kill -INT $(children $job)'
+  in_order two.json stopped2.json 2 130 'kill -INT $job $(children $job) $ranks'
+  interrupt two.json stopped2.json 2 130 'kill -STOP $(children $job); sleep 0.2; kill -INT $job'
+  says err "parplan: mpirun had been stopped by a signal; it goes on"
   # A rank that cannot end in order; who asks again later does not wait for it.
   interrupt two.json stopped2.json 2 143 \
     'kill -STOP $(second_rank); kill -INT $job; sleep 2.1; kill -TERM $job'
@@ -593,17 +605,29 @@ if [ "$with_mpi" = ON ]; then
   ended_within 90 $!
   [ $code -eq 1 ] || fail "a run whose mpirun locks up ended with $code, not 1"
   says err "parplan: mpirun did not end although a rank had ended 10 s ago"
-  mkdir deaf
-  printf '#!/bin/sh\ntrap "" INT TERM\nwhile :; do sleep 1; done\n' >deaf/mpirun
-  chmod +x deaf/mpirun
   PATH=$PWD/deaf:$PATH "$parplan" execute two.json --steps 2 >out 2>err &
   job=$!
   sleep 1
   kill -INT $job
-  sleep 2.1
-  kill -TERM $job
   ended_within 10 $job
-  [ $code -eq 143 ] || fail "a run whose mpirun heeds no signal ended with $code, not 143"
+  [ $code -eq 130 ] || fail "a run whose mpirun heeds no signal ended with $code, not 130"
+
+  echo "== an mpirun that is a script"
+  mkdir wrapper idle
+  printf '#!/bin/sh\n%s "$@"\nexit $?\n' "$(command -v mpirun)" >wrapper/mpirun
+  printf '#!/bin/sh\nexit 0\n' >idle/mpirun
+  chmod +x wrapper/mpirun idle/mpirun
+  PATH=$PWD/wrapper:$PATH run 0 execute two.json --steps 2 --trace wrapped.json
+  made wrapped.json
+  PATH=$PWD/wrapper:$PATH "$parplan" execute two.json --steps 1000000 >out 2>err &
+  job=$!
+  sleep 3
+  kill -INT $job
+  ended_within 10 $job
+  [ $code -eq 130 ] || fail "interrupted below a script, a run ended with $code, not 130"
+  says out "(interrupted)"
+  PATH=$PWD/idle:$PATH run 1 execute two.json --steps 2
+  says err "no rank has run; is '$PWD/idle/mpirun' Open MPI's?"
 
   echo "== bad input of ranks that a launcher started"
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -644,6 +668,10 @@ if [ "$with_mpi" = ON ]; then
     kill -KILL -- -$job
   fi
   absent died.json
+
+  ended_within 80 $without_ranks
+  [ $code -eq 1 ] || fail "a run whose mpirun starts nothing ended with $code, not 1"
+  says deaf.err "parplan: mpirun started no rank within 60 s"
 fi
 set +m
 

@@ -266,6 +266,16 @@ TEST_CASE("a predicted trace calibrates nothing", "[traces]") {
                     ContainsSubstring("predicted.json"));
 }
 
+TEST_CASE("a trace of nothing but steps calibrates nothing", "[traces]") {
+  traces::TraceFile steps = test::predicted_of(test::tiny_plan("single"), test::round_machine());
+  steps.trace.source = TraceSource::kMeasured;
+  std::erase_if(steps.trace.events,
+                [](const TraceEvent& e) { return e.key.phase() != Phase::kStep; });
+  CHECK_THROWS_WITH(
+      traces::calibrate(test::round_machine(), {{"steps.json", steps}}),
+      ContainsSubstring("steps.json: none of its events is an operation or a transfer"));
+}
+
 TEST_CASE("ranks that shared cores calibrate nothing", "[traces]") {
   Cluster machine = test::round_machine();
   machine.devices_per_node = 4;

@@ -164,6 +164,7 @@ class Execute : public Command {
     line.reset();
     const int code = result.interrupted ? 128 + interrupting_signal(world) : kSuccess;
     if (world.rank() == 0) report(plan, result);
+    std::cout.flush();  // an mpirun that was told to end may not let the ranks get any further
     world.finish();
     return code;
   }

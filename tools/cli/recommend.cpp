@@ -1,7 +1,11 @@
 #include <CLI/Option.hpp>
+#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <ostream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "planner/search.hpp"
 #include "sim/core/error.hpp"
@@ -163,9 +167,7 @@ class Recommend : public Command {
     }
     table.print(std::cout, colour_on_stdout());
     std::cout << "\nrecommended: " << to_string(plan.layout) << "; " << explain(result) << "\n";
-    for (const planner::Dropped& d : result.dropped) {
-      std::cout << "dropped " << d.count << ": " << d.reason << " (try " << d.suggestion << ")\n";
-    }
+    print_dropped(std::cout, "dropped ", result.dropped);
     std::cout << "\n";
     print_simulation(std::cout, plan, result.best.front().simulation, cluster);
   }
@@ -193,11 +195,29 @@ class Recommend : public Command {
     std::cout << dump(json);
   }
 
+  /// The reasons that most layouts have.
+  static void print_dropped(std::ostream& out, const std::string& indent,
+                            std::vector<planner::Dropped> dropped) {
+    constexpr std::size_t kMostReasons = 10;
+    std::stable_sort(dropped.begin(), dropped.end(),
+                     [](const auto& a, const auto& b) { return a.count > b.count; });
+    std::int64_t others = 0;
+    for (std::size_t i = 0; i < dropped.size(); ++i) {
+      const planner::Dropped& d = dropped[i];
+      if (i < kMostReasons) {
+        out << indent << d.count << ": " << d.reason << " (try " << d.suggestion << ")\n";
+      } else {
+        others += d.count;
+      }
+    }
+    if (others > 0) {
+      out << indent << others << ": " << dropped.size() - kMostReasons << " more reasons\n";
+    }
+  }
+
   /// What was learnt where nothing fits.
   static void print_findings(const planner::SearchRequest& request, const SearchResult& result) {
-    for (const planner::Dropped& d : result.dropped) {
-      std::cerr << "  " << d.count << ": " << d.reason << " (try " << d.suggestion << ")\n";
-    }
+    print_dropped(std::cerr, "  ", result.dropped);
     if (result.nearest_miss) {
       std::cerr << "  nearest: " << to_string(result.nearest_miss->layout) << " needs "
                 << text_of(result.nearest_miss->simulation.peak_memory()) << " per device, "

@@ -21,27 +21,34 @@
 
 #include "sim/core/error.hpp"
 #include "tools/interrupts.hpp"
-#include "tools/launch/child_processes.hpp"
 #include "tools/launch/job_messages.hpp"
+#include "tools/launch/launchers_output.hpp"
 #include "tools/launch/mpirun_watch.hpp"
 #include "tools/launch/pipe.hpp"
+#include "tools/launch/processes.hpp"
 #include "tools/launch/signal_queue.hpp"
 #include "tools/progress_line.hpp"
 
 namespace parplan::tools {
 namespace {
 
-bool on_path(const std::string& program) {
+/// Empty when there is none.
+std::string path_of(const std::string& program) {
   const char* path = std::getenv("PATH");
   std::string rest = path != nullptr ? path : "";
   while (!rest.empty()) {
     const std::size_t colon = rest.find(':');
     const std::string folder = rest.substr(0, colon);
-    if (!folder.empty() && access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+    const std::string file = folder + "/" + program;
+    std::error_code none;
+    if (!folder.empty() && std::filesystem::is_regular_file(file, none) &&
+        access(file.c_str(), X_OK) == 0) {
+      return file;
+    }
     if (colon == std::string::npos) break;
     rest.erase(0, colon + 1);
   }
-  return false;
+  return "";
 }
 
 /// Whether people look on. Then ranks tell how far they are.
@@ -57,6 +64,7 @@ bool shows_progress() { return isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILEN
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   if (shows_progress()) setenv(kProgressVariable, "1", 1);
+  offer_launchers_output(output);
   dup2(output, STDOUT_FILENO);
   dup2(messages, STDERR_FILENO);
   for (const int signal : interrupting_signals()) std::signal(signal, SIG_DFL);
@@ -80,16 +88,14 @@ class Job {
       : messages_([this](std::string_view text) { say(text); },
                   [this](std::string_view text) { show(text); }) {
     Pipe errors;
-    Pipe output;
     pid_ = checked(fork(), "fork");
     // The job has a process group of its own, so that it gets each signal once: from here, wherever
     // the signal came from.
     if (pid_ == 0) {
-      become(std::move(command), queue_.mask_before(), output.write_end->get(),
+      become(std::move(command), queue_.mask_before(), output_.write_end->get(),
              errors.write_end->get());
     }
     errors_ = std::move(errors.read_end);
-    output_ = std::move(output.read_end);
     watch_.emplace(pid_);
     setpgid(pid_, pid_);  // also done by the child; whoever is first
   }
@@ -99,7 +105,7 @@ class Job {
     for (pid_t ended = 0; ended != pid_;) {
       std::array<pollfd, 3> sources{pollfd{queue_.descriptor(), POLLIN, 0},
                                     pollfd{errors_->get(), POLLIN, 0},
-                                    pollfd{output_->get(), POLLIN, 0}};
+                                    pollfd{output_.read_end->get(), POLLIN, 0}};
       if (poll(sources.data(), sources.size(), kBetweenLooks.count()) < 0 && errno != EINTR) {
         checked(-1, "poll");
       }
@@ -108,7 +114,7 @@ class Job {
         if (signal != SIGCHLD) pass_on(signal);
       }
       ended = checked(waitpid(pid_, &status, WNOHANG), "waitpid");
-      if (ended != pid_) end_what_does_not_end();
+      if (ended != pid_ && Clock::now() >= next_look_) look_after_mpirun();
     }
     read_all();
     return exit_code(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
@@ -119,12 +125,14 @@ class Job {
   /// Longer than mpirun needs to end the ranks when it is asked to.
   static constexpr std::chrono::seconds kMpirunEndsRanks{3};
   static constexpr std::chrono::duration<int, std::milli> kBetweenLooks{500};
+  static constexpr int kLooksUntilContinued = 6;
   struct Request {
     int signal = 0;
     Clock::time_point at;
   };
 
   void say(std::string_view text) {
+    has_said_ = true;
     progress_.clear();
     std::cerr << text << std::flush;
   }
@@ -139,8 +147,9 @@ class Job {
 
   void read_all() {
     read_into(*errors_, [this](std::string_view bytes) { messages_.add(bytes); });
-    read_into(*output_, [this](std::string_view bytes) {
+    read_into(*output_.read_end, [this](std::string_view bytes) {
       progress_.clear();
+      has_result_ = true;
       write_all(bytes);
     });
   }
@@ -179,8 +188,8 @@ class Job {
       asked_ = {signal, now};
       // First the ranks, which finish their step and write what they have. mpirun itself would give
       // them a second and then kill them; that is for who asks twice.
-      const std::vector<ChildProcess> ranks = children_of(pid_);
-      for (const ChildProcess& rank : ranks) kill(rank.id, signal);
+      const std::vector<Process> ranks = ranks_below(pid_);
+      for (const Process& rank : ranks) kill(rank.id, signal);
       if (!ranks.empty()) {
         say(kStopping);
         return;
@@ -192,14 +201,20 @@ class Job {
     kill(pid_, signal);
   }
 
-  void end_what_does_not_end() {
+  void look_after_mpirun() {
     const Clock::time_point now = Clock::now();
-    if (now < next_look_) return;
     next_look_ = now + kBetweenLooks;
+    looks_while_stopped_ = process(pid_).is_stopped() ? looks_while_stopped_ + 1 : 0;
+    if (looks_while_stopped_ == kLooksUntilContinued) {
+      // The ranks need it to end.
+      say("parplan: mpirun had been stopped by a signal; it goes on\n");
+      kill(pid_, SIGCONT);
+    }
     if (!trouble_) trouble_ = watch_->trouble();
     const bool asked_in_vain = ended_by_ && now - ended_by_->at >= kMpirunEndsRanks;
     if (!trouble_ && !asked_in_vain) return;
-    for (const ChildProcess& rank : children_of(pid_)) kill(rank.id, SIGKILL);
+    kill(pid_, SIGSTOP);  // so that it starts nothing more
+    for (const Process& process : processes_below(pid_)) kill(process.id, SIGKILL);
     kill(pid_, SIGKILL);
   }
 
@@ -216,11 +231,17 @@ class Job {
       if (!by_request) throw HwError(text + hint(dead->signal));
       if (!asked_) std::cerr << "parplan: " << text << "\n";
     }
+    if (code == 0 && !has_result_) {
+      throw HwError("mpirun ended without an error, but no rank has run; is '" + path_of("mpirun") +
+                    "' Open MPI's?");
+    }
     if (code == 0 || by_request) return code;  // the ranks ended in order
     if (code > 128) throw HwError("mpirun was ended by " + text_of_signal(code - 128));
     if (explained) return code;
     // All processes of the job got the signal, and mpirun did not wait for the ranks.
     if (asked_) return 128 + asked_->signal;
+    // A signal to mpirun alone: it asks the ranks to end by SIGTERM and keeps silent.
+    if (has_result_ && !has_said_) return 128 + SIGTERM;
     throw HwError("mpirun ended with exit code " + std::to_string(code) +
                   "; what it says is above, or else a signal ended it");
   }
@@ -239,12 +260,15 @@ class Job {
   ProgressLine progress_;
   JobMessages messages_;
   std::unique_ptr<Descriptor> errors_;
-  std::unique_ptr<Descriptor> output_;
+  Pipe output_;  ///< mpirun's and the ranks', who open it anew: both ends stay open
   pid_t pid_ = -1;
+  bool has_result_ = false;  ///< a rank wrote to standard output
+  bool has_said_ = false;    ///< on standard error
   std::optional<Request> asked_;
   std::optional<Request> ended_by_;  ///< what was passed on to mpirun
   std::optional<MpirunWatch> watch_;
   Clock::time_point next_look_{};
+  int looks_while_stopped_ = 0;  ///< in a row
   std::optional<std::string> trouble_;
 };
 
@@ -253,7 +277,7 @@ class Job {
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
 int launch_ranks(int ranks, const std::vector<std::string>& arguments) {
-  if (!on_path("mpirun")) {
+  if (path_of("mpirun").empty()) {
     throw InputError(
         "mpirun is not installed; install Open MPI (Debian: openmpi-bin), or start the "
         "ranks with the cluster's own launcher: srun parplan execute ...");

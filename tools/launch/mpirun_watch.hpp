@@ -16,17 +16,19 @@ class MpirunWatch {
  public:
   explicit MpirunWatch(pid_t mpirun) : mpirun_(mpirun) {}
 
-  /// Why mpirun cannot be waited for any longer: it started nothing within a minute, or for ten
+  /// Why mpirun cannot be waited for any longer: it started no rank within a minute, or for ten
   /// seconds it has had nothing to wait for, or not taken note that a rank has ended. To be called
-  /// now and then, since what it sees is remembered.
+  /// about every half second, since what it sees is remembered; time in which it is not called, as
+  /// when this process is stopped, counts as one second.
   std::optional<std::string> trouble();
 
  private:
   using Clock = std::chrono::steady_clock;
 
   pid_t mpirun_;
-  bool started_ = false;                    ///< a rank
-  std::optional<Clock::time_point> since_;  ///< when what it should follow was seen first
+  bool started_ = false;  ///< a rank
+  Clock::time_point last_look_ = Clock::now();
+  Clock::duration waited_{};  ///< since what it should follow was seen first
 };
 
 }  // namespace parplan::tools
