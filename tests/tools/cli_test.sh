@@ -649,7 +649,9 @@ if [ "$with_mpi" = ON ]; then
     truncate -s 100 narrow.bin
     ended_within 10 $job
     [ $code -eq 2 ] || fail "ranks whose data was cut short ended with $code, not 2"
-    [ "$(grep -c "rank [01]: token file 'narrow.bin' was cut short" err)" -eq 1 ] || fail "not said once: $(cat err)"
+    count=$(grep -c "rank [01]: token file 'narrow.bin' was cut short" err)
+    # Our launcher says it once; another may be too slow to end the second rank before it has spoken.
+    [ "$count" -eq 1 ] || { [ -n "$launcher" ] && [ "$count" -eq 2 ]; } || fail "not said once: $(cat err)"
     [ -n "$launcher" ] || [ "$(wc -l <err)" -eq 1 ] || fail "more than that is said: $(cat err)"
   done
 
