@@ -148,9 +148,12 @@ class Job {
   void read_all() {
     read_into(*errors_, [this](std::string_view bytes) { messages_.add(bytes); });
     read_into(*output_.read_end, [this](std::string_view bytes) {
+      std::string result(bytes);
+      has_run_ = std::erase(result, kRankHasStarted) > 0 || has_run_;
+      if (result.empty()) return;
       progress_.clear();
       has_result_ = true;
-      write_all(bytes);
+      write_all(result);
     });
   }
 
@@ -231,7 +234,7 @@ class Job {
       if (!by_request) throw HwError(text + hint(dead->signal));
       if (!asked_) std::cerr << "parplan: " << text << "\n";
     }
-    if (code == 0 && !has_result_) {
+    if (code == 0 && !has_run_ && !has_result_) {
       throw HwError("mpirun ended without an error, but no rank has run; is '" + path_of("mpirun") +
                     "' Open MPI's?");
     }
@@ -262,6 +265,7 @@ class Job {
   std::unique_ptr<Descriptor> errors_;
   Pipe output_;  ///< mpirun's and the ranks', who open it anew: both ends stay open
   pid_t pid_ = -1;
+  bool has_run_ = false;     ///< a rank
   bool has_result_ = false;  ///< a rank wrote to standard output
   bool has_said_ = false;    ///< on standard error
   std::optional<Request> asked_;

@@ -41,6 +41,7 @@ void take_launchers_output() {
   if (output < 0) return;
   dup2(output, STDOUT_FILENO);
   close(output);
+  static_cast<void>(!write(STDOUT_FILENO, &kRankHasStarted, 1));
 }
 
 }  // namespace parplan::tools

@@ -9,6 +9,9 @@ namespace parplan::tools {
 /// process's parent keeps open. Set in the environment.
 void offer_launchers_output(int descriptor);
 
+/// What a rank writes there first, and never again; the launcher leaves it out.
+inline constexpr char kRankHasStarted = '\0';
+
 /// In a rank, before it writes anything. Where nothing is offered, or the rank runs on another
 /// host than the launcher, standard output stays as it is.
 void take_launchers_output();
