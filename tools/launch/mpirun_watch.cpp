@@ -15,8 +15,7 @@ constexpr std::chrono::seconds kToEnd{10};
 constexpr std::chrono::seconds kToStart{60};
 constexpr std::string_view kRemedy =
     "; it was ended. What it says is above; it needs room for its files in TMPDIR (/tmp) and "
-    "/dev/shm, and no low "
-    "limit of file sizes or open files (ulimit -f, ulimit -n)";
+    "/dev/shm, and no low limit of file sizes or open files (ulimit -f, ulimit -n)";
 
 }  // namespace
 
