@@ -52,7 +52,7 @@ struct Dropped {
 struct SearchResult {
   std::vector<Candidate>
       best;  ///< that fit, fastest first; ties by fewer ranks, then by layout text
-  std::vector<Dropped> dropped;
+  std::vector<Dropped> dropped;  ///< the reason that most layouts have first
   /// When nothing fits: of those simulated the one that lacks least memory; when all were skipped,
   /// the nearest of those with the fewest parameters per device and the smallest microbatches.
   /// With many microbatches its times are of a step with fewer of the same size.

@@ -84,7 +84,7 @@ std::string join(const std::vector<int>& counts) {
   return text;
 }
 
-/// The divisors of `n` nearest to `wanted`, as words.
+/// The divisors of `n` nearest to `wanted`, as words; none that is far larger.
 std::string nearest_divisors(std::int64_t n, std::int64_t wanted) {
   std::int64_t below = 1;
   std::int64_t above = n;
@@ -95,8 +95,9 @@ std::string nearest_divisors(std::int64_t n, std::int64_t wanted) {
       if (divisor >= wanted) above = std::min(above, divisor);
     }
   }
-  return below == above ? std::to_string(below)
-                        : std::to_string(below) + " or " + std::to_string(above);
+  return below == above || above > 2 * wanted
+             ? std::to_string(below)
+             : std::to_string(below) + " or " + std::to_string(above);
 }
 
 /// Those of them that are nearest to `wanted`, as words: "1, 2, 4 or 8".

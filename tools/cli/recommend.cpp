@@ -82,11 +82,16 @@ class Recommend : public Command {
                 << " layouts were looked at\n";
     }
     if (result.best.empty()) {
-      std::cerr << (interrupted()
-                        ? "none of them fits\n"
-                        : "no layout fits: " + std::to_string(result.considered) + " considered\n");
+      const bool all_refused = result.refused == result.considered;
+      if (interrupted()) {
+        std::cerr << "none of them fits\n";
+      } else {
+        std::cerr << (all_refused ? "no layout can be planned: " : "no layout fits: ")
+                  << result.considered << " considered\n";
+      }
       print_findings(request, result);
-      return interrupted() ? 128 + received_signal() : kNothingFits;
+      if (interrupted()) return 128 + received_signal();
+      return all_refused ? kBadInput : kNothingFits;
     }
     Plan plan = make_plan(options_, model, request.workload, result.best.front().layout, cluster);
     plan.expectation = Expectation{result.best.front().simulation.step_time,
@@ -197,10 +202,8 @@ class Recommend : public Command {
 
   /// The reasons that most layouts have.
   static void print_dropped(std::ostream& out, const std::string& indent,
-                            std::vector<planner::Dropped> dropped) {
+                            const std::vector<planner::Dropped>& dropped) {
     constexpr std::size_t kMostReasons = 10;
-    std::stable_sort(dropped.begin(), dropped.end(),
-                     [](const auto& a, const auto& b) { return a.count > b.count; });
     std::int64_t others = 0;
     for (std::size_t i = 0; i < dropped.size(); ++i) {
       const planner::Dropped& d = dropped[i];

@@ -84,8 +84,10 @@ bool shows_progress() { return isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILEN
 /// mpirun with the ranks below it.
 class Job {
  public:
-  explicit Job(std::vector<std::string> command)
-      : messages_([this](std::string_view text) { say(text); },
+  /// `mpirun`: the path of the program that `command` names.
+  Job(std::string mpirun, std::vector<std::string> command)
+      : mpirun_(std::move(mpirun)),
+        messages_([this](std::string_view text) { say(text); },
                   [this](std::string_view text) { show(text); }) {
     Pipe errors;
     pid_ = checked(fork(), "fork");
@@ -235,7 +237,7 @@ class Job {
       if (!asked_) std::cerr << "parplan: " << text << "\n";
     }
     if (code == 0 && !has_run_ && !has_result_) {
-      throw HwError("mpirun ended without an error, but no rank has run; is '" + path_of("mpirun") +
+      throw HwError("mpirun ended without an error, but no rank has run; is '" + mpirun_ +
                     "' Open MPI's?");
     }
     if (code == 0 || by_request) return code;  // the ranks ended in order
@@ -259,6 +261,7 @@ class Job {
     return "";
   }
 
+  std::string mpirun_;
   SignalQueue queue_;
   ProgressLine progress_;
   JobMessages messages_;
@@ -281,7 +284,8 @@ class Job {
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
 int launch_ranks(int ranks, const std::vector<std::string>& arguments) {
-  if (path_of("mpirun").empty()) {
+  const std::string mpirun = path_of("mpirun");
+  if (mpirun.empty()) {
     throw InputError(
         "mpirun is not installed; install Open MPI (Debian: openmpi-bin), or start the "
         "ranks with the cluster's own launcher: srun parplan execute ...");
@@ -289,7 +293,7 @@ int launch_ranks(int ranks, const std::vector<std::string>& arguments) {
   std::vector<std::string> command{"mpirun",    "-n",   std::to_string(ranks),
                                    "--bind-to", "none", own_program()};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  return Job(std::move(command)).wait();
+  return Job(mpirun, std::move(command)).wait();
 }
 
 }  // namespace parplan::tools
