@@ -45,13 +45,6 @@ std::int64_t vocabulary_of(const Model& model, ValueId value) {
 
 bool holds_ids(ValueRole role) { return role == ValueRole::kTokens || role == ValueRole::kClasses; }
 
-template <class T>
-void draw_reals(std::uint64_t key, std::int64_t first, std::int64_t count, T* out) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    out[i] = static_cast<T>(keyed_normal(key, static_cast<std::uint64_t>(first + i)));
-  }
-}
-
 }  // namespace
 
 void check_token_data(const Model& model, const Workload& workload) {
@@ -108,9 +101,11 @@ InputData::Source InputData::make_source(const Model& model, ValueId id) const {
   source.kept = PageBuffer(static_cast<std::size_t>(kept_input_bytes(value, workload_).value));
   if (source.kept.empty()) return source;
   if (workload_.precision == DType::kFloat64) {
-    draw_reals(source.key, 0, samples_ * source.row, reinterpret_cast<double*>(source.kept.data()));
+    fill_normals(reinterpret_cast<double*>(source.kept.data()), samples_ * source.row, source.key,
+                 0);
   } else {
-    draw_reals(source.key, 0, samples_ * source.row, reinterpret_cast<float*>(source.kept.data()));
+    fill_normals(reinterpret_cast<float*>(source.kept.data()), samples_ * source.row, source.key,
+                 0);
   }
   return source;
 }
@@ -138,7 +133,7 @@ void InputData::load_reals(const Source& source, std::span<const std::int64_t> s
   for (const std::int64_t sample : samples) {
     const std::int64_t first = sample * source.row;
     if (source.kept.empty()) {
-      draw_reals(source.key, first, source.row, out);
+      fill_normals(out, source.row, source.key, static_cast<std::uint64_t>(first));
     } else {
       std::memcpy(out, reinterpret_cast<const T*>(source.kept.data()) + first,
                   static_cast<std::size_t>(source.row) * sizeof(T));

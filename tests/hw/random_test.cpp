@@ -1,7 +1,9 @@
 #include "hw/random.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <vector>
 
 #include "tests/catch2_compat.hpp"
@@ -62,6 +64,42 @@ TEST_CASE("keyed normals have mean 0, variance 1, kurtosis 3 and no neighbour co
   CHECK(std::abs(squares / n - 1) < 5 * std::sqrt(2.0 / n));
   CHECK(std::abs(fourth / n - 3) < 5 * std::sqrt(96.0 / n));
   CHECK(std::abs(neighbour / n) < 5 * std::sqrt(1.0 / n));
+}
+
+/// How far `found` is from what the C library says in long double, relative to the larger of 1 and
+/// that.
+static double error_of_normal(double found, std::uint64_t key, std::uint64_t i) {
+  const long double u = keyed_uniform(key, 2 * i);
+  const long double v = keyed_uniform(key, 2 * i + 1);
+  const long double exact =
+      std::sqrt(-2 * std::log(1 - u)) * std::cos(2 * std::numbers::pi_v<long double> * v);
+  return static_cast<double>(std::abs(found - exact) / std::max(1.0L, std::abs(exact)));
+}
+
+TEST_CASE("keyed normals are Box and Muller's of their uniforms", "[hw]") {
+  const std::uint64_t key = tensor_key(3, "normal");
+  constexpr std::uint64_t kFirst = 5;
+  std::vector<double> filled(1 << 17);
+  fill_normals(filled.data(), static_cast<std::int64_t>(filled.size()), key, kFirst);
+  double worst = 0;
+  int different = 0;
+  for (std::size_t i = 0; i < filled.size(); ++i) {
+    worst = std::max(worst, error_of_normal(filled[i], key, kFirst + i));
+    // The loop of many runs in other instructions than that of one.
+    different += filled[i] != keyed_normal(key, kFirst + i) ? 1 : 0;
+  }
+  CHECK(worst < 1e-15);
+  CHECK(different == 0);
+}
+
+TEST_CASE("keyed normals are right at both ends of the uniforms", "[hw]") {
+  // splitmix64 is a bijection; these keys give the number 0 the bits 00..0 and 11..1.
+  const std::uint64_t zeros = 0 - kGoldenGamma;
+  const std::uint64_t ones = 0x31628AF67B2131ABULL;
+  REQUIRE(keyed_uniform(zeros, 0) == 0.0);
+  REQUIRE(keyed_uniform(ones, 0) == 1.0 - 0x1p-53);
+  CHECK(keyed_normal(zeros, 0) == 0.0);
+  CHECK(error_of_normal(keyed_normal(ones, 0), ones, 0) < 1e-15);
 }
 
 TEST_CASE("dropout drops the share p, independently along rows and columns", "[hw]") {
