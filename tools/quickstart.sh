@@ -33,7 +33,7 @@ cmake --preset release -DPARPLAN_BUILD_TESTS=OFF -DPARPLAN_BUILD_BENCHMARKS=OFF
 cmake --build --preset release --parallel "$(nproc)"
 mkdir -p "$output"
 
-say "measuring this machine (about a minute)"
+say "measuring this machine (one to two minutes)"
 run profile -o "$output/machine.json"
 
 say "which layout? (an 8-layer transformer of width 512, 32 sequences of 128 tokens a step)"

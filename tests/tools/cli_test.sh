@@ -607,6 +607,13 @@ if [ "$with_mpi" = ON ]; then
   [ "$(cat err)" = "parplan: stopping in order; interrupt again after 2 s to end at once" ] ||
     fail "not what is said of an interrupt: $(cat err)"
 
+  echo "== profile"
+  run 0 profile --quick --ranks 2 -o profiled.json
+  made profiled.json
+  run 0 plan "${tiny[@]}" --cluster profiled.json --layout dp=2 -o profiled_plan.json
+  says out " 0.0 % data-sheet peaks"
+  run 0 execute profiled_plan.json --steps 2
+
   echo "== an mpirun that locks up"
   # It cannot make the memory through which ranks find each other.
   (ulimit -f 120 && exec "$parplan" execute two.json --steps 2) >out 2>err &

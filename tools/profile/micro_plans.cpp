@@ -130,6 +130,12 @@ MicroPlan linear_pair(std::int64_t rows, DType precision, int replicas, std::int
 
 }  // namespace
 
+double MicroPlan::work() const {
+  std::int64_t parameters = 0;
+  for (const Parameter& p : plan.model.parameters) parameters += p.elements();
+  return static_cast<double>(plan.workload.global_batch * plan.workload.sequence * parameters);
+}
+
 std::vector<MicroPlan> operation_plans(DType precision) {
   std::vector<MicroPlan> plans;
   for (const Size& s : kSizes) {

@@ -13,6 +13,9 @@ struct MicroPlan {
   std::string name;
   Plan plan;
   std::int64_t steps = 4;  ///< traced; one more warms up
+
+  /// What a step costs, more or less: multiply-adds of forward.
+  double work() const;
 };
 
 /// Runs of one rank that cover every operation of the executor over its grid of sizes: one-layer
