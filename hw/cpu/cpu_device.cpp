@@ -19,8 +19,9 @@ void adam(const AdamCall& call, const KernelContext& context) {
                            reinterpret_cast<const T*>(call.gradients),
                            reinterpret_cast<T*>(call.first_moment),
                            reinterpret_cast<T*>(call.second_moment), call.count};
-  const AdamSettings settings{o.learning_rate, o.beta1,        o.beta2,
-                              o.epsilon,       o.weight_decay, o.kind == OptimizerKind::kAdamW};
+  const AdamSettings settings{
+      learning_rate_at(o, call.step), o.beta1, o.beta2, o.epsilon, o.weight_decay,
+      o.kind == OptimizerKind::kAdamW};
   adam_step(range, settings, call.step, context);
 }
 

@@ -24,6 +24,11 @@ constexpr std::array kOptimizers{
     EnumName<OptimizerKind>{"adam", OptimizerKind::kAdam},
     EnumName<OptimizerKind>{"adamw", OptimizerKind::kAdamW},
 };
+constexpr std::array kDecays{
+    EnumName<Decay>{"constant", Decay::kConstant},
+    EnumName<Decay>{"linear", Decay::kLinear},
+    EnumName<Decay>{"cosine", Decay::kCosine},
+};
 constexpr std::array kDataKinds{
     EnumName<DataKind>{"synthetic", DataKind::kSynthetic},
     EnumName<DataKind>{"token_file", DataKind::kTokenFile},
@@ -36,6 +41,47 @@ constexpr std::array kRemainders{
     EnumName<Remainder>{"pad", Remainder::kPad},
     EnumName<Remainder>{"drop", Remainder::kDrop},
 };
+
+Json optimizer_json(const Optimizer& o) {
+  Json json{{"kind", name_of<OptimizerKind>(o.kind, kOptimizers)},
+            {"learning_rate", o.learning_rate},
+            {"beta1", o.beta1},
+            {"beta2", o.beta2},
+            {"epsilon", o.epsilon},
+            {"weight_decay", o.weight_decay}};
+  if (o.schedule == LearningRateSchedule{}) return json;
+  Json& schedule = json["schedule"];
+  schedule = {{"decay", name_of<Decay>(o.schedule.decay, kDecays)},
+              {"warmup_steps", o.schedule.warmup_steps}};
+  if (o.schedule.decay != Decay::kConstant) {
+    schedule["decay_steps"] = o.schedule.decay_steps;
+    schedule["min_learning_rate"] = o.schedule.min_learning_rate;
+  }
+  return json;
+}
+
+LearningRateSchedule read_schedule(JsonReader& r) {
+  LearningRateSchedule schedule;
+  schedule.decay = r.enumeration<Decay>("decay", kDecays);
+  schedule.warmup_steps = r.integer<std::int64_t>("warmup_steps", 0);
+  if (schedule.decay != Decay::kConstant) {
+    schedule.decay_steps = r.integer<std::int64_t>("decay_steps", 1);
+    schedule.min_learning_rate = r.number("min_learning_rate", NumberRange::at_least(0));
+  }
+  return schedule;
+}
+
+Optimizer read_optimizer(JsonReader& r) {
+  Optimizer o;
+  o.kind = r.enumeration<OptimizerKind>("kind", kOptimizers);
+  o.learning_rate = r.number("learning_rate", NumberRange::at_least(0));
+  o.beta1 = r.number("beta1", NumberRange::between(0, 1));
+  o.beta2 = r.number("beta2", NumberRange::between(0, 1));
+  o.epsilon = r.number("epsilon", NumberRange::above(0));
+  o.weight_decay = r.number("weight_decay", NumberRange::at_least(0));
+  r.optional_object("schedule", [&o](JsonReader& s) { o.schedule = read_schedule(s); });
+  return o;
+}
 
 Json data_json(const DataSource& data) {
   Json json{{"kind", name_of<DataKind>(data.kind, kDataKinds)}};
@@ -136,13 +182,7 @@ Json to_json(const Workload& w) {
           {"sequence", w.sequence},
           {"source_sequence", w.source_sequence},
           {"precision", name_of<DType>(w.precision, kPrecisions)},
-          {"optimizer",
-           {{"kind", name_of<OptimizerKind>(w.optimizer.kind, kOptimizers)},
-            {"learning_rate", w.optimizer.learning_rate},
-            {"beta1", w.optimizer.beta1},
-            {"beta2", w.optimizer.beta2},
-            {"epsilon", w.optimizer.epsilon},
-            {"weight_decay", w.optimizer.weight_decay}}},
+          {"optimizer", optimizer_json(w.optimizer)},
           {"data", data_json(w.data)},
           {"seed", w.seed}};
 }
@@ -153,14 +193,7 @@ Workload read_workload(JsonReader& r) {
   w.sequence = r.integer<std::int64_t>("sequence", 1, kMostPositions);
   w.source_sequence = r.integer<std::int64_t>("source_sequence", 1, kMostPositions);
   w.precision = r.enumeration<DType>("precision", kPrecisions);
-  r.object("optimizer", [&w](JsonReader& o) {
-    w.optimizer.kind = o.enumeration<OptimizerKind>("kind", kOptimizers);
-    w.optimizer.learning_rate = o.number("learning_rate", NumberRange::at_least(0));
-    w.optimizer.beta1 = o.number("beta1", NumberRange::between(0, 1));
-    w.optimizer.beta2 = o.number("beta2", NumberRange::between(0, 1));
-    w.optimizer.epsilon = o.number("epsilon", NumberRange::above(0));
-    w.optimizer.weight_decay = o.number("weight_decay", NumberRange::at_least(0));
-  });
+  r.object("optimizer", [&w](JsonReader& o) { w.optimizer = read_optimizer(o); });
   r.object("data", [&w](JsonReader& d) { w.data = read_data(d); });
   w.seed = r.integer<std::uint64_t>("seed");
   try {

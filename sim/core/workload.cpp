@@ -2,11 +2,48 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <string>
 
 #include "sim/core/error.hpp"
 
 namespace parplan {
+namespace {
+
+void check_schedule(const Optimizer& o) {
+  const LearningRateSchedule& s = o.schedule;
+  if (s.decay == Decay::kConstant) {
+    if (s.decay_steps != 0 || s.min_learning_rate != 0.0) {
+      throw InputError(
+          "decay steps and a least learning rate need a linear or cosine decay of the learning "
+          "rate");
+    }
+    return;
+  }
+  if (s.decay_steps <= s.warmup_steps) {
+    throw InputError("the learning rate decays until step " + std::to_string(s.decay_steps) +
+                     ", which must be later than the last step of its warm-up, " +
+                     std::to_string(s.warmup_steps));
+  }
+  if (s.min_learning_rate > o.learning_rate) {
+    throw InputError("the least learning rate is larger than the learning rate");
+  }
+}
+
+}  // namespace
+
+double learning_rate_at(const Optimizer& o, std::int64_t step) {
+  const LearningRateSchedule& s = o.schedule;
+  if (step < s.warmup_steps) {
+    return o.learning_rate * static_cast<double>(step) / static_cast<double>(s.warmup_steps);
+  }
+  if (s.decay == Decay::kConstant) return o.learning_rate;
+  const double done = std::min(1.0, static_cast<double>(step - s.warmup_steps) /
+                                        static_cast<double>(s.decay_steps - s.warmup_steps));
+  const double left =
+      s.decay == Decay::kLinear ? 1.0 - done : 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+  return s.min_learning_rate + left * (o.learning_rate - s.min_learning_rate);
+}
 
 void check_workload(const Workload& w) {
   const std::int64_t sequence = std::max({w.sequence, w.source_sequence, std::int64_t{1}});
@@ -26,6 +63,7 @@ void check_workload(const Workload& w) {
       throw InputError("learning rate and weight decay must be finite numbers");
     }
   }
+  check_schedule(w.optimizer);
 }
 
 }  // namespace parplan

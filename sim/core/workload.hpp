@@ -10,6 +10,19 @@ namespace parplan {
 
 enum class OptimizerKind : std::uint8_t { kAdam, kAdamW };
 
+/// How the learning rate goes on after its warm-up.
+enum class Decay : std::uint8_t { kConstant, kLinear, kCosine };
+
+/// The learning rate over the steps, counted from 1; see learning_rate_at.
+struct LearningRateSchedule {
+  Decay decay = Decay::kConstant;
+  std::int64_t warmup_steps = 0;   ///< the last of them has the full rate
+  std::int64_t decay_steps = 0;    ///< step that has the least rate first; 0 when constant
+  double min_learning_rate = 0.0;  ///< the least one; 0 when constant
+
+  bool operator==(const LearningRateSchedule&) const = default;
+};
+
 /// Adam and AdamW as PyTorch defines them (torch.optim.Adam / AdamW defaults).
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::kAdam;
@@ -18,9 +31,16 @@ struct Optimizer {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
+  LearningRateSchedule schedule;
 
   bool operator==(const Optimizer&) const = default;
 };
+
+/// The learning rate of `step` >= 1: R s / W up to step W = warmup_steps, R being
+/// optimizer.learning_rate; then R, or from R at step W down to the least rate at step decay_steps
+/// along a line or half a cosine (Loshchilov and Hutter, "SGDR", 2017, equation 5 without
+/// restarts), and the least rate after it.
+double learning_rate_at(const Optimizer& optimizer, std::int64_t step);
 
 enum class DataKind : std::uint8_t {
   kSynthetic,  ///< keyed random samples, the same in every layout
@@ -59,8 +79,8 @@ struct Workload {
 /// More positions per step than this, and sizes in bytes would no longer fit 63 bits.
 inline constexpr std::int64_t kMostPositions = std::int64_t{1} << 40;
 
-/// Throws InputError when numbers are not finite or a step would have more than kMostPositions
-/// positions.
+/// Throws InputError when numbers are not finite, a step would have more than kMostPositions
+/// positions, or the learning rate's schedule contradicts itself.
 void check_workload(const Workload& workload);
 
 }  // namespace parplan

@@ -71,6 +71,22 @@ TEST_CASE("a plan keeps how many ids its data had, or that it does not know", "[
         std::string::npos);
 }
 
+TEST_CASE("a plan keeps the schedule of its learning rate, and only what it uses", "[core]") {
+  Plan plan = sample_plan("seed-mlp");
+  CHECK(dump(to_json(plan)).find("warmup_steps") == std::string::npos);
+  plan.workload.optimizer.schedule = {Decay::kConstant, 5};
+  const std::string constant = dump(to_json(plan));
+  CHECK(read_plan(JsonDocument("plan.json", constant)) == plan);
+  CHECK(constant.find("decay_steps") == std::string::npos);
+  plan.workload.optimizer.schedule = {Decay::kCosine, 5, 100, 1e-4};
+  const std::string text = dump(to_json(plan));
+  CHECK(read_plan(JsonDocument("plan.json", text)) == plan);
+  CHECK_THAT(read_error(replaced(text, "\"decay_steps\": 100", "\"decay_steps\": 5")),
+             ContainsSubstring("must be later than the last step of its warm-up, 5"));
+  CHECK_THAT(read_error(replaced(text, "\"cosine\"", "\"constant\"")),
+             ContainsSubstring("unknown key 'decay_steps' at $.workload.optimizer.schedule"));
+}
+
 TEST_CASE("a plan's digest ignores what was expected of it and sees everything else", "[core]") {
   const Plan plan = sample_plan("gpt2-tiny");
   Plan other = plan;

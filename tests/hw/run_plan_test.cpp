@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -84,6 +85,41 @@ TEST_CASE("epochs, padding and the shuffled order are the same in every layout",
   REQUIRE(run.losses.size() == 6);
   for (std::size_t s = 0; s < 6; ++s)
     CHECK(run.losses[s] == Approx(single.losses[s]).epsilon(1e-12));
+}
+
+TEST_CASE("the schedule of the learning rate moves the parameters, in every layout", "[hw]") {
+  Workload workload = reference_workload(8, 16);
+  workload.optimizer.learning_rate = 1e-3;
+  const auto parameters = [&](LearningRateSchedule schedule, std::int64_t steps,
+                              std::string_view layout) {
+    Workload w = workload;
+    w.optimizer.schedule = schedule;
+    RunOptions options;
+    options.steps = steps;
+    options.snapshot_after = {steps};
+    return train(small_plan(small_gpt2(), w, layout), options).snapshots.at(0).parameters;
+  };
+  const auto same = [](const std::vector<LogicalTensor>& a, const std::vector<LogicalTensor>& b) {
+    double worst = 0;
+    for (std::size_t t = 0; t < a.size(); ++t) {
+      for (std::size_t i = 0; i < a[t].values.size(); ++i) {
+        worst = std::max(worst, std::abs(a[t].values[i] - b[t].values[i]));
+      }
+    }
+    return worst < 1e-12;
+  };
+  const std::string_view layout = GENERATE(std::string_view("dp=1"), kEverything);
+  // The first of four steps of warm-up has a quarter of the rate.
+  const auto warm = parameters({Decay::kConstant, 4}, 1, layout);
+  workload.optimizer.learning_rate /= 4;
+  CHECK(same(warm, parameters({}, 1, layout)));
+  workload.optimizer.learning_rate *= 4;
+  CHECK_FALSE(same(warm, parameters({}, 1, layout)));
+  // At the end of a decay to nothing nothing moves.
+  const LearningRateSchedule decay{Decay::kCosine, 1, 4, 0.0};
+  const auto ended = parameters(decay, 4, layout);
+  CHECK(same(ended, parameters(decay, 3, layout)));
+  CHECK_FALSE(same(ended, parameters(decay, 2, layout)));
 }
 
 TEST_CASE("a run repeats bit for bit", "[hw]") {

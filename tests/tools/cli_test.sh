@@ -304,6 +304,11 @@ run 0 plan --model seed-mlp --global-batch 16 --cluster own.json --layout single
 run 0 plan "${tiny[@]}" --cluster own.json --layout single --dropout 0.2
 run 2 execute one.json --trace-steps 3
 says err "--trace-steps 3: no trace is written"
+run 2 plan "${tiny[@]}" --cluster own.json --layout single --decay-steps 5
+says err "--decay-steps: the learning rate stays as it is"
+run 2 plan "${tiny[@]}" --cluster own.json --layout single --decay cosine
+says err "--decay cosine needs --decay-steps"
+run 0 plan "${tiny[@]}" --cluster own.json --layout single --decay cosine --decay-steps 100 --warmup-steps 10
 run 0 recommend "${tiny[@]}" --cluster own.json --threads 1024
 says err "more than the"
 

@@ -63,6 +63,7 @@ void add_format_option(CLI::App& app, OutputFormat& format) {
 
 void add_plan_options(CLI::App& app, PlanOptions& o) {
   constexpr IntegerRange kPositions{1, kMostPositions};
+  constexpr std::int64_t kMostSteps = 1'000'000'000;
   add_text(app, "--model", o.model, "Preset, Hugging Face config.json, or model file")->required();
   add_text(app, "--cluster", o.cluster, "Preset (dgx-h100, dgx-h100:4) or machine file")
       ->required();
@@ -75,6 +76,14 @@ void add_plan_options(CLI::App& app, PlanOptions& o) {
   add_choice(app, "--optimizer", o.optimizer, {"adam", "adamw"}, "As PyTorch defines it");
   add_number(app, "--learning-rate", o.learning_rate, NumberRange::at_least(0), "Of the optimizer");
   add_number(app, "--weight-decay", o.weight_decay, NumberRange::at_least(0), "Of the optimizer");
+  add_integer(app, "--warmup-steps", o.warmup_steps, {0, kMostSteps},
+              "Steps over which the learning rate grows to the full one");
+  add_choice(app, "--decay", o.decay, {"constant", "linear", "cosine"},
+             "Of the learning rate after the warm-up");
+  add_integer(app, "--decay-steps", o.decay_steps, {1, kMostSteps},
+              "Step at which the decay ends, counted from the first");
+  add_number(app, "--min-learning-rate", o.min_learning_rate, NumberRange::at_least(0),
+             "Where the decay ends (default: 0)");
   add_number(app, "--dropout", o.dropout, NumberRange::between(0.0, 0.999),
              "Replaces every dropout probability of the model");
   add_text(app, "--data", o.data, "File of token ids to train on (default: synthetic data)");
@@ -199,6 +208,26 @@ void refuse_unused_data_options(const PlanOptions& o) {
   }
 }
 
+LearningRateSchedule make_schedule(const PlanOptions& o) {
+  LearningRateSchedule schedule;
+  schedule.warmup_steps = o.warmup_steps;
+  if (o.decay == "constant") {
+    if (o.decay_steps || o.min_learning_rate) {
+      throw InputError(std::string(o.decay_steps ? "--decay-steps" : "--min-learning-rate") +
+                       ": the learning rate stays as it is; add --decay linear or cosine, or leave "
+                       "this out");
+    }
+    return schedule;
+  }
+  if (!o.decay_steps) {
+    throw InputError("--decay " + o.decay + " needs --decay-steps, the step at which it ends");
+  }
+  schedule.decay = o.decay == "linear" ? Decay::kLinear : Decay::kCosine;
+  schedule.decay_steps = *o.decay_steps;
+  schedule.min_learning_rate = o.min_learning_rate.value_or(0.0);
+  return schedule;
+}
+
 Workload make_workload(const PlanOptions& o, const LoadedModel& loaded) {
   Workload w;
   set_lengths(o, loaded, w);
@@ -207,6 +236,7 @@ Workload make_workload(const PlanOptions& o, const LoadedModel& loaded) {
   w.optimizer.kind = o.optimizer == "adamw" ? OptimizerKind::kAdamW : OptimizerKind::kAdam;
   w.optimizer.learning_rate = o.learning_rate;
   w.optimizer.weight_decay = o.weight_decay;
+  w.optimizer.schedule = make_schedule(o);
   w.seed = o.seed;
   refuse_unused_data_options(o);
   if (o.samples) w.data.samples = *o.samples;

@@ -26,6 +26,10 @@ struct PlanOptions {
   std::string optimizer = "adam";
   double learning_rate = 1e-3;
   double weight_decay = 0.0;
+  std::string decay = "constant";
+  std::int64_t warmup_steps = 0;
+  std::optional<std::int64_t> decay_steps;
+  std::optional<double> min_learning_rate;
   std::optional<double> dropout;
   std::string data;                       ///< token file; empty: synthetic
   std::optional<std::string> data_width;  ///< uint16

@@ -47,9 +47,17 @@ std::string chart_text(const std::filesystem::path& path) {
   return text;
 }
 
+std::string schedule_text(const LearningRateSchedule& s) {
+  std::string text;
+  if (s.warmup_steps > 0) text += ", warm-up of " + std::to_string(s.warmup_steps) + " steps";
+  if (s.decay == Decay::kConstant) return text;
+  return text + (s.decay == Decay::kLinear ? ", linear" : ", cosine") + " decay to " +
+         number_text(s.min_learning_rate, 9) + " at step " + std::to_string(s.decay_steps);
+}
+
 std::string optimizer_text(const Optimizer& o) {
   return (o.kind == OptimizerKind::kAdamW ? "AdamW" : "Adam") + std::string(", learning rate ") +
-         number_text(o.learning_rate, 9);
+         number_text(o.learning_rate, 9) + schedule_text(o.schedule);
 }
 
 std::string workload_text(const Model& model, const Workload& w) {
