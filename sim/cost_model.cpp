@@ -220,8 +220,8 @@ void CostModel::require_products(const Model& model, DType dtype) const {
       if (tables_for(code, dtype, variant_of(op.body, false), 1.0)[0].table != nullptr) continue;
       throw InputError("machine '" + cluster_.name + "' does not say how fast " +
                        std::string(name_of(code)) + " is in " + type +
-                       ": give device.peak_flop_per_s." + type +
-                       ", or measure with 'parplan profile --precision " + type + "'");
+                       ": measure with 'parplan profile --precision " + type +
+                       " -o FILE', or give device.peak_flop_per_s." + type);
     }
   }
 }

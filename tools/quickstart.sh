@@ -13,13 +13,21 @@ output=build/quickstart
 while (($#)); do
   case $1 in
     --no-install) install=0 ;;
-    --steps) steps=${2:?--steps needs a number}; shift ;;
-    --output) output=${2:?--output needs a folder}; shift ;;
+    --steps) steps=${2-}; shift ;;
+    --output) output=${2-}; shift ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "quickstart.sh: unknown argument '$1'" >&2; exit 2 ;;
   esac
-  shift
+  shift || break
 done
+if [[ ! $steps =~ ^[1-9][0-9]{0,8}$ ]]; then
+  echo "quickstart.sh: --steps needs a number of steps, not '$steps'" >&2
+  exit 2
+fi
+if [[ -z $output ]] || ! mkdir -p "$output"; then
+  echo "quickstart.sh: --output needs a folder that can be made, not '$output'" >&2
+  exit 2
+fi
 if ((install)); then tools/install_packages.sh run; fi
 
 say() { printf '\n== %s\n' "$*"; }
@@ -31,7 +39,6 @@ run() {  # runs parplan with the arguments, after printing the line that does th
 say "building build/release/bin/parplan"
 cmake --preset release -DPARPLAN_BUILD_TESTS=OFF -DPARPLAN_BUILD_BENCHMARKS=OFF
 cmake --build --preset release --parallel "$(nproc)"
-mkdir -p "$output"
 
 say "measuring this machine (one to two minutes)"
 run profile -o "$output/machine.json"

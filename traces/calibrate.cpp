@@ -233,6 +233,31 @@ void check_same_device(const NamedTrace& trace, const Cluster& machine) {
                    "'; calibrate a machine file of the device that was measured: parplan profile");
 }
 
+/// Factors are of all precisions, so that another one's would spoil those that were measured. A
+/// machine of which nothing is known yet learns from any.
+void check_known_precision(const NamedTrace& trace, const Cluster& machine) {
+  const DType precision = trace.file.plan.workload.precision;
+  const auto& operations = machine.operations;
+  const bool knows_nothing = machine.device.peak.empty() && operations.empty();
+  if (knows_nothing || machine.device.peak.contains(precision) ||
+      std::any_of(operations.begin(), operations.end(),
+                  [&](const OperationSample& s) { return s.dtype == precision; })) {
+    return;
+  }
+  const std::string type(name_of(precision));
+  throw InputError(trace.name + ": measured in " + type + ", of which " + machine.name +
+                   " knows nothing; calibrate a machine file of that precision: parplan profile "
+                   "--precision " +
+                   type + " -o FILE");
+}
+
+void check_one_thread(const NamedTrace& trace) {
+  const std::int32_t threads = trace.file.trace.threads_per_rank;
+  if (threads == 1) return;
+  throw InputError(trace.name + ": its ranks computed with " + std::to_string(threads) +
+                   " threads each, a machine file describes one; execute without --threads");
+}
+
 /// `trace` is one of `traces`; one before it must not hold the same.
 void check_not_repeated(const std::vector<NamedTrace>& traces, const NamedTrace& trace) {
   for (const NamedTrace& before : traces) {
@@ -257,6 +282,8 @@ Cluster calibrate(const Cluster& machine, const std::vector<NamedTrace>& traces,
       throw InputError(trace.name + ": a predicted trace cannot calibrate a machine file");
     }
     check_same_device(trace, machine);
+    check_known_precision(trace, machine);
+    check_one_thread(trace);
     check_not_repeated(traces, trace);
     if (!sim::share_cores(trace.file.plan.layout, machine).empty()) {
       throw InputError(trace.name + ": a node of " + machine.name + " with " +

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "sim/core/error.hpp"
+#include "sim/core/message_text.hpp"
 #include "sim/core/op_code.hpp"
 #include "traces/intervals.hpp"
 #include "traces/statistics.hpp"
@@ -286,13 +287,13 @@ void check_comparable(const TraceFile& predicted, const TraceFile& measured,
                       const ComparedNames& names) {
   if (predicted.trace.source != TraceSource::kPredicted) {
     throw InputError(names.predicted +
-                     " is measured, a predicted trace is needed here: compare takes PREDICTED then "
-                     "MEASURED");
+                     " is measured, a trace of 'parplan simulate' is needed here: compare takes "
+                     "PREDICTED then MEASURED");
   }
   if (measured.trace.source != TraceSource::kMeasured) {
     throw InputError(names.measured +
-                     " is predicted, a measured trace is needed here: compare takes PREDICTED then "
-                     "MEASURED");
+                     " is predicted, a trace of 'parplan execute' is needed here: compare takes "
+                     "PREDICTED then MEASURED");
   }
   if (predicted.trace.plan_digest != measured.trace.plan_digest) {
     throw InputError("the traces are of different plans: " + names.predicted + " predicts " +
@@ -302,12 +303,28 @@ void check_comparable(const TraceFile& predicted, const TraceFile& measured,
   }
 }
 
+std::vector<std::string> caveats_of(const Trace& predicted, const Trace& measured) {
+  std::vector<std::string> caveats;
+  if (!predicted.device.empty() && !measured.device.empty() &&
+      predicted.device != measured.device) {
+    caveats.push_back("predicted for " + quoted_name(predicted.device) + ", measured on " +
+                      quoted_name(measured.device));
+  }
+  if (predicted.threads_per_rank != measured.threads_per_rank) {
+    caveats.push_back("predicted for " + std::to_string(predicted.threads_per_rank) +
+                      " thread per rank, measured with " +
+                      std::to_string(measured.threads_per_rank));
+  }
+  return caveats;
+}
+
 }  // namespace
 
 Comparison compare(const TraceFile& predicted, const TraceFile& measured,
                    const ComparedNames& names) {
   check_comparable(predicted, measured, names);
   Comparison c;
+  c.caveats = caveats_of(predicted.trace, measured.trace);
   c.predicted_step = step_time_of(predicted.trace);
   c.measured_step = step_time_of(measured.trace);
   if (c.predicted_step.value <= 0.0 || c.measured_step.value <= 0.0) {

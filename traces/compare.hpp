@@ -49,6 +49,9 @@ struct MemoryRow {
 };
 
 struct Comparison {
+  /// In what else than time the prediction and the measurement differ, so that the error is not the
+  /// cost model's alone: the device, the threads of a rank.
+  std::vector<std::string> caveats;
   Seconds predicted_step;
   Seconds measured_step;
   double measured_spread = 0.0;   ///< relative, over the steps that count

@@ -125,6 +125,9 @@ class TraceParser {
       trace.device = std::string(get<std::string_view>(own, "device"));
     }
     trace.ranks = count(own, "ranks");
+    if (own["threads_per_rank"].error() != simdjson::NO_SUCH_FIELD) {
+      trace.threads_per_rank = count(own, "threads_per_rank");
+    }
     trace.steps = count(own, "steps");
     if (trace.steps < 1) fail("\"steps\" is 0; a trace has at least one step");
     for (const dom::element loss : get<dom::array>(own, "losses")) {

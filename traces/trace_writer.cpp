@@ -80,6 +80,7 @@ std::string own_section(const TraceFile& file) {
   json["machine"] = trace.machine;
   if (!trace.device.empty()) json["device"] = trace.device;
   json["ranks"] = trace.ranks;
+  if (trace.threads_per_rank != 1) json["threads_per_rank"] = trace.threads_per_rank;
   json["steps"] = trace.steps;
   json["losses"] = numbers_or_null(trace.losses);
   nlohmann::ordered_json summaries = nlohmann::ordered_json::array();

@@ -199,8 +199,13 @@ struct Target {
 /// Refuses directories.
 Target find_target(const fs::path& path) {
   Target target;
-  target.path = resolve_links(path);
-  target.exists = ::stat(target.path.c_str(), &target.status) == 0;
+  target.path = path;
+  target.exists = ::stat(path.c_str(), &target.status) == 0;
+  if (target.is_replaced()) {
+    // What links to pipes say (/dev/stdout) is no path.
+    target.path = resolve_links(path);
+    target.exists = ::stat(target.path.c_str(), &target.status) == 0;
+  }
   if (target.exists && S_ISDIR(target.status.st_mode)) refuse_path(path, "it is a directory");
   return target;
 }

@@ -61,6 +61,7 @@ struct Trace {
   std::string machine;  ///< that the plan was made for, or the step was predicted for
   std::string device;   ///< that computed, as DeviceSpec names it; empty: not known
   std::int32_t ranks = 0;
+  std::int32_t threads_per_rank = 1;  ///< that computed; predictions are for one
   std::int32_t steps = 0;
   std::vector<TraceEvent> events;
   std::vector<MemorySample> memory;

@@ -126,7 +126,7 @@ else
 fi
 measured=$(number out step_time_s)
 run 0 compare predicted2.json measured2.json --html two.html --format json
-json out "format version predicted_step_s measured_step_s relative_error measured_spread counted_steps gap steps \
+json out "format version predicted_step_s measured_step_s relative_error measured_spread counted_steps caveats gap steps \
 kinds layers operations predicted_ranks measured_ranks memory only_predicted only_measured"
 says out '"only_predicted": []'
 says out '"only_measured": []'
@@ -390,6 +390,13 @@ run 2 compare predicted1.json stepless.json
 says err "stepless.json: no event of a whole step"
 run 2 calibrate --cluster "$made_up" measured1.json -o never.json
 says err "describes 'core of round numbers'"
+run 2 compare predicted1.json measured1.json --cluster dgx-h100
+says err "is a prediction for 'two-cores'"
+run 0 execute one.json --steps 3 --threads 2 --trace threads.json
+run 0 compare predicted1.json threads.json
+says out "predicted for 1 thread per rank, measured with 2"
+run 2 calibrate --cluster own.json threads.json -o never.json
+says err "its ranks computed with 2 threads each"
 cp measured1.json again.json
 run 2 calibrate --cluster own.json measured1.json again.json -o never.json
 says err "again.json: the same measurement as measured1.json"
@@ -434,6 +441,10 @@ says err "no layout fits"
 absent never.json
 run 3 simulate one.json --cluster small.json
 says out "does not fit"
+run 3 simulate one.json --cluster small.json --format json
+says err "parplan: does not fit: "
+"$parplan" plan "${tiny[@]}" --cluster own.json --layout single --format json -o /dev/stdout | grep -q parplan/plan ||
+  fail "no plan through a pipe"
 sed 's/"devices_per_node": 2/"devices_per_node": 1/' "$machine" >single.json
 run 0 recommend "${tiny[@]}" --cluster single.json -o only.json
 says out "on 1 of 1 devices"

@@ -131,6 +131,30 @@ TEST_CASE("traces of another device, and one given twice, are refused", "[traces
       ContainsSubstring("copy.json: the same measurement as m.json"));
 }
 
+TEST_CASE("traces of a precision or of threads that the machine file is not of are refused",
+          "[traces]") {
+  Plan plan = test::tiny_plan("single");
+  plan.workload.precision = DType::kFloat64;
+  Cluster floats = test::round_machine();
+  REQUIRE_FALSE(floats.device.peak.contains(DType::kFloat64));
+  Cluster both = floats;
+  both.device.peak[DType::kFloat64] = FlopPerSecond{1e12};
+  const traces::TraceFile doubles = test::measured_on(plan, both, 3);
+  CHECK_NOTHROW(traces::calibrate(both, {{"m.json", doubles}}));
+  CHECK_THROWS_WITH(traces::calibrate(floats, {{"m.json", doubles}}),
+                    ContainsSubstring("m.json: measured in float64, of which") &&
+                        ContainsSubstring("parplan profile --precision float64"));
+  // A sample is enough to know of it.
+  OperationSample sample;
+  sample.dtype = DType::kFloat64;
+  floats.operations.push_back(sample);
+  CHECK_NOTHROW(traces::calibrate(floats, {{"m.json", doubles}}));
+  traces::TraceFile threads = doubles;
+  threads.trace.threads_per_rank = 2;
+  CHECK_THROWS_WITH(traces::calibrate(both, {{"m.json", threads}}),
+                    ContainsSubstring("m.json: its ranks computed with 2 threads each"));
+}
+
 TEST_CASE("factors take the place of what was there and the rest is kept", "[traces]") {
   const Plan plan = test::tiny_plan("dp=2,microbatches=1");
   Cluster machine = test::round_machine();

@@ -92,6 +92,22 @@ TEST_CASE("one slow kind of operation shows as exactly that", "[traces]") {
   for (std::size_t i = 0; i < slow; ++i) CHECK(c.operations[i].name.ends_with("/linear_forward"));
 }
 
+TEST_CASE("what else differs between prediction and measurement is told", "[traces]") {
+  const Plan plan = test::tiny_plan("single");
+  const TraceFile predicted = test::predicted_of(plan, test::round_machine());
+  TraceFile measured = test::measured_on(plan, test::round_machine(), 3);
+  CHECK(traces::compare(predicted, measured).caveats.empty());
+  measured.trace.threads_per_rank = 2;
+  CHECK(traces::compare(predicted, measured).caveats ==
+        std::vector<std::string>{"predicted for 1 thread per rank, measured with 2"});
+  measured.trace.threads_per_rank = 1;
+  measured.trace.device = "abacus";
+  CHECK(traces::compare(predicted, measured).caveats ==
+        std::vector<std::string>{"predicted for 'round numbers', measured on 'abacus'"});
+  measured.trace.device.clear();  // not known
+  CHECK(traces::compare(predicted, measured).caveats.empty());
+}
+
 TEST_CASE("waiting for a peer is no error of the transfer", "[traces]") {
   const Plan plan = test::tiny_plan("pp=2,microbatches=2");
   const TraceFile predicted = test::predicted_of(plan, test::round_machine());

@@ -54,7 +54,8 @@ class Calibrate : public Command {
 
  private:
   void print_text(const traces::CalibrationSummary& s) const {
-    std::cout << s.events << " events of " << traces_.size() << " traces: " << s.new_shapes
+    std::cout << s.events << " events of " << traces_.size()
+              << (traces_.size() == 1 ? " trace: " : " traces: ") << s.new_shapes
               << " shapes added, " << s.refitted_shapes << " refitted, " << s.new_transfers
               << " sizes of transfers added, " << s.refitted_transfers << " refitted\n\n";
     TextTable table({"what", "factor", "spread", "samples"});

@@ -2,8 +2,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "sim/core/error.hpp"
 #include "sim/core/file_io.hpp"
 #include "sim/core/json_writer.hpp"
+#include "sim/core/message_text.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/options.hpp"
 #include "tools/cli/plan_options.hpp"
@@ -103,7 +105,15 @@ class Compare : public Command {
     const traces::TraceFile measured = traces::load_trace(measured_);
     const Comparison c = traces::compare(predicted, measured, {predicted_, measured_});
     std::optional<Cluster> machine;
-    if (!cluster_.empty()) machine = load_cluster_argument(cluster_);
+    if (!cluster_.empty()) {
+      machine = load_cluster_argument(cluster_);
+      if (machine->name != predicted.trace.machine) {
+        throw InputError("--cluster " + quoted_name(cluster_) + " describes " +
+                         quoted_name(machine->name) + ", but " + predicted_ +
+                         " is a prediction for " + quoted_name(predicted.trace.machine) +
+                         "; give the machine file behind it");
+      }
+    }
     std::optional<traces::TraceFile> calibrated;
     std::optional<Comparison> after;
     if (!calibrated_.empty()) {
@@ -147,7 +157,9 @@ class Compare : public Command {
       std::cout << ", after calibration "
                 << text_of_percent(after->predicted_step / c.measured_step - 1.0, true);
     }
-    std::cout << "\n\nthe gap (predicted - measured), part by part:\n"
+    std::cout << "\n";
+    for (const std::string& caveat : c.caveats) std::cout << "beware          " << caveat << "\n";
+    std::cout << "\nthe gap (predicted - measured), part by part:\n"
               << "  compute " << text_of(c.gap.compute) << ", communication "
               << text_of(c.gap.communication) << ", waiting " << text_of(c.gap.waiting)
               << ", overhead " << text_of(c.gap.overhead) << ", unexplained "
@@ -180,6 +192,7 @@ class Compare : public Command {
       json["calibrated_step_s"] = after->predicted_step.value;
       json["calibrated_relative_error"] = after->predicted_step / c.measured_step - 1.0;
     }
+    json["caveats"] = c.caveats;
     json["gap"] = {
         {"compute_s", c.gap.compute.value},         {"communication_s", c.gap.communication.value},
         {"waiting_s", c.gap.waiting.value},         {"overhead_s", c.gap.overhead.value},

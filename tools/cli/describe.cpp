@@ -60,10 +60,12 @@ void print_simulation(std::ostream& out, const Plan& plan, const sim::Simulation
   out << "\nmemory peak on " << fullest->position << " at "
       << shortened(fullest->memory.peak_moment, 2 * kShownName) << ":\n  "
       << memory_text(fullest->memory.peak) << '\n';
-  if (!s.fits(cluster)) {
-    out << "does not fit: " << text_of(s.peak_memory()) << " needed, "
-        << text_of(cluster.device.memory) << " there\n";
-  }
+  if (!s.fits(cluster)) out << text_of_misfit(s, cluster) << "\n";
+}
+
+std::string text_of_misfit(const sim::Simulation& s, const Cluster& cluster) {
+  return "does not fit: " + text_of(s.peak_memory()) + " needed, " +
+         text_of(cluster.device.memory) + " there";
 }
 
 nlohmann::ordered_json simulation_json(const Plan& plan, const sim::Simulation& s) {

@@ -14,6 +14,8 @@ std::string describe_model(const Model& model, const Workload& workload);
 /// Step time, throughput, where the time goes and memory per stage or device, for people.
 void print_simulation(std::ostream& out, const Plan& plan, const sim::Simulation& simulation,
                       const Cluster& cluster);
+/// What is needed and what is there, where a plan does not fit.
+std::string text_of_misfit(const sim::Simulation& simulation, const Cluster& cluster);
 /// The same as JSON: docs/formats/output.md.
 nlohmann::ordered_json simulation_json(const Plan& plan, const sim::Simulation& simulation);
 /// Samples and positions per second.

@@ -197,6 +197,7 @@ class Execute : public Command {
     if (!trace_.empty()) {
       result.trace.machine = plan.cluster_name;
       result.trace.device = processor_name();
+      result.trace.threads_per_rank = threads_;
       traces::write_trace({std::move(result.trace), plan}, trace_);
       if (format_ == OutputFormat::kText) std::cout << "trace written to " << trace_ << "\n";
     }

@@ -43,6 +43,9 @@ class MakePlan : public Command {
       nlohmann::ordered_json json{{"format", "parplan/simulation"}, {"version", 1}};
       json.update(simulation_json(plan, simulation));
       std::cout << dump(json);
+      if (!simulation.fits(cluster)) {
+        std::cerr << "parplan: " << text_of_misfit(simulation, cluster) << "\n";
+      }
     } else {
       print_simulation(std::cout, plan, simulation, cluster);
     }

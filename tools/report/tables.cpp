@@ -279,6 +279,7 @@ std::string verdict(const Comparisons& c) {
                      time_text(c.first.predicted_step) + " and took " +
                      time_text(c.first.measured_step) + ".";
   text += judgement(c.first);
+  for (const std::string& caveat : c.first.caveats) text += " Beware: " + caveat + ".";
   if (c.calibrated != nullptr) {
     text += " After calibration the prediction is " + time_text(c.calibrated->predicted_step) +
             ", " + percent_off(step_error(*c.calibrated)) + ".";
