@@ -443,7 +443,7 @@ run 3 simulate one.json --cluster small.json
 says out "does not fit"
 run 3 simulate one.json --cluster small.json --format json
 says err "parplan: does not fit: "
-"$parplan" plan "${tiny[@]}" --cluster own.json --layout single --format json -o /dev/stdout | grep -q parplan/plan ||
+"$parplan" plan "${tiny[@]}" --cluster own.json --layout single --format json -o /dev/stdout | grep parplan/plan >/dev/null ||
   fail "no plan through a pipe"
 sed 's/"devices_per_node": 2/"devices_per_node": 1/' "$machine" >single.json
 run 0 recommend "${tiny[@]}" --cluster single.json -o only.json
