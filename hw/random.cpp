@@ -29,6 +29,13 @@ PARPLAN_ALWAYS_INLINE double uniform(std::uint64_t key, std::uint64_t i) {
   return (from_integer(bits >> 32) * 0x1p32 + from_integer(bits & 0xFFFFFFFFULL)) * 0x1p-53;
 }
 
+/// The polynomial in z with these coefficients, that of the highest power first (Horner's scheme).
+PARPLAN_ALWAYS_INLINE double polynomial(double, double sum) { return sum; }
+template <class... Lower>
+PARPLAN_ALWAYS_INLINE double polynomial(double z, double sum, double next, Lower... lower) {
+  return polynomial(z, sum * z + next, lower...);
+}
+
 /// ln x of a normal number in (0, 1]; relative error below 5e-16. Method: x = 2^k m with m in
 /// [sqrt(1/2), sqrt 2), ln m = 2 artanh s with s = (m - 1) / (m + 1), |s| < 0.1716, by its power
 /// series, whose term of s^25 is below 1e-20. ln 2 is split so that its first part times k is
@@ -44,17 +51,9 @@ PARPLAN_ALWAYS_INLINE double natural_log(double x) {
   const double m = std::bit_cast<double>((scaled & kFraction) + kRootOfHalf);
   const double s = (m - 1.0) / (m + 1.0);
   const double z = s * s;
-  double series = 2.0 / 23.0;
-  series = series * z + 2.0 / 21.0;
-  series = series * z + 2.0 / 19.0;
-  series = series * z + 2.0 / 17.0;
-  series = series * z + 2.0 / 15.0;
-  series = series * z + 2.0 / 13.0;
-  series = series * z + 2.0 / 11.0;
-  series = series * z + 2.0 / 9.0;
-  series = series * z + 2.0 / 7.0;
-  series = series * z + 2.0 / 5.0;
-  series = series * z + 2.0 / 3.0;
+  const double series =
+      polynomial(z, 2.0 / 23.0, 2.0 / 21.0, 2.0 / 19.0, 2.0 / 17.0, 2.0 / 15.0, 2.0 / 13.0,
+                 2.0 / 11.0, 2.0 / 9.0, 2.0 / 7.0, 2.0 / 5.0, 2.0 / 3.0);
   return k * kLn2High + (k * kLn2Low + (series * z * s + 2.0 * s));
 }
 
@@ -67,24 +66,15 @@ PARPLAN_ALWAYS_INLINE double cosine_of_turn(double u) {
   const std::uint64_t quarter = std::bit_cast<std::uint64_t>(shifted) & 3;
   const double r = (4.0 * u - (shifted - kRound)) * (std::numbers::pi / 2.0);
   const double z = r * r;
-  double sine = 1.0 / 355687428096000.0;  // 1 / 17!
-  sine = sine * z - 1.0 / 1307674368000.0;
-  sine = sine * z + 1.0 / 6227020800.0;
-  sine = sine * z - 1.0 / 39916800.0;
-  sine = sine * z + 1.0 / 362880.0;
-  sine = sine * z - 1.0 / 5040.0;
-  sine = sine * z + 1.0 / 120.0;
-  sine = sine * z - 1.0 / 6.0;
-  sine = sine * z * r + r;
-  double cosine = 1.0 / 20922789888000.0;  // 1 / 16!
-  cosine = cosine * z - 1.0 / 87178291200.0;
-  cosine = cosine * z + 1.0 / 479001600.0;
-  cosine = cosine * z - 1.0 / 3628800.0;
-  cosine = cosine * z + 1.0 / 40320.0;
-  cosine = cosine * z - 1.0 / 720.0;
-  cosine = cosine * z + 1.0 / 24.0;
-  cosine = cosine * z - 0.5;
-  cosine = cosine * z + 1.0;
+  // From 1 / 17! and 1 / 16! down.
+  const double sine =
+      polynomial(z, 1.0 / 355687428096000.0, -1.0 / 1307674368000.0, 1.0 / 6227020800.0,
+                 -1.0 / 39916800.0, 1.0 / 362880.0, -1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0) *
+          z * r +
+      r;
+  const double cosine =
+      polynomial(z, 1.0 / 20922789888000.0, -1.0 / 87178291200.0, 1.0 / 479001600.0,
+                 -1.0 / 3628800.0, 1.0 / 40320.0, -1.0 / 720.0, 1.0 / 24.0, -0.5, 1.0);
   // After quarter turns: cosine, -sine, -cosine, sine.
   const std::uint64_t odd = 0 - (quarter & 1);
   const std::uint64_t sign = ((quarter + 1) & 2) << 62;

@@ -1,8 +1,10 @@
 #include "tools/cli/describe.hpp"
 
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "sim/core/json_writer.hpp"
 #include "sim/core/message_text.hpp"
 #include "tools/text_table.hpp"
 #include "tools/units_text.hpp"
@@ -20,6 +22,11 @@ std::string memory_text(const MemoryByKind& peak) {
     text += (text.empty() ? "" : ", ") + std::string(name_of(kind)) + " " + text_of(peak.of(kind));
   }
   return text;
+}
+
+std::string text_of_misfit(const sim::Simulation& s, const Cluster& cluster) {
+  return "does not fit: " + text_of(s.peak_memory()) + " needed, " +
+         text_of(cluster.device.memory) + " there";
 }
 
 }  // namespace
@@ -63,11 +70,6 @@ void print_simulation(std::ostream& out, const Plan& plan, const sim::Simulation
   if (!s.fits(cluster)) out << text_of_misfit(s, cluster) << "\n";
 }
 
-std::string text_of_misfit(const sim::Simulation& s, const Cluster& cluster) {
-  return "does not fit: " + text_of(s.peak_memory()) + " needed, " +
-         text_of(cluster.device.memory) + " there";
-}
-
 nlohmann::ordered_json simulation_json(const Plan& plan, const sim::Simulation& s) {
   nlohmann::ordered_json json{{"layout", to_string(plan.layout)},
                               {"ranks", plan.layout.ranks()},
@@ -101,6 +103,20 @@ nlohmann::ordered_json simulation_json(const Plan& plan, const sim::Simulation& 
   }
   json["positions"] = std::move(positions);
   return json;
+}
+
+void report_simulation(const Plan& plan, const sim::Simulation& simulation, const Cluster& cluster,
+                       OutputFormat format) {
+  if (format == OutputFormat::kText) {
+    print_simulation(std::cout, plan, simulation, cluster);
+    return;
+  }
+  nlohmann::ordered_json json{{"format", "parplan/simulation"}, {"version", 1}};
+  json.update(simulation_json(plan, simulation));
+  std::cout << dump(json);
+  if (!simulation.fits(cluster)) {
+    std::cerr << "parplan: " << text_of_misfit(simulation, cluster) << "\n";
+  }
 }
 
 }  // namespace parplan::tools

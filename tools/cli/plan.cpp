@@ -1,10 +1,7 @@
 #include <CLI/Option.hpp>
-#include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "planner/search.hpp"
 #include "sim/core/error.hpp"
-#include "sim/core/json_writer.hpp"
 #include "sim/core/message_text.hpp"
 #include "tools/cli/command.hpp"
 #include "tools/cli/describe.hpp"
@@ -39,16 +36,7 @@ class MakePlan : public Command {
     Plan plan = make_plan(options_, model, workload, layout, cluster);
     const sim::Simulation simulation = sim::simulate(plan, cluster, {.trace = false});
     plan.expectation = Expectation{simulation.step_time, simulation.peak_memory()};
-    if (format_ == OutputFormat::kJson) {
-      nlohmann::ordered_json json{{"format", "parplan/simulation"}, {"version", 1}};
-      json.update(simulation_json(plan, simulation));
-      std::cout << dump(json);
-      if (!simulation.fits(cluster)) {
-        std::cerr << "parplan: " << text_of_misfit(simulation, cluster) << "\n";
-      }
-    } else {
-      print_simulation(std::cout, plan, simulation, cluster);
-    }
+    report_simulation(plan, simulation, cluster, format_);
     if (!options_.output.empty()) write_plan(plan, options_.output);
     return simulation.fits(cluster) ? kSuccess : kNothingFits;
   }

@@ -218,7 +218,7 @@ class Profile : public Command {
   void measure_operations(hw::World& world, Cluster& cluster) const {
     std::vector<MicroPlan> plans = operation_plans(precision());
     if (quick_) {
-      constexpr double kMostWork = 1.5e9;  // the others take nine tenths of the time
+      constexpr double kMostWork = 1.5e9;  // the others take four fifths of the time
       std::erase_if(plans, [](const MicroPlan& p) { return p.work() > kMostWork; });
     }
     const auto alone = hw::open_single_world();

@@ -1,11 +1,8 @@
 #include <CLI/Option.hpp>
-#include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "sim/core/cluster_json.hpp"
 #include "sim/core/error.hpp"
 #include "sim/core/file_io.hpp"
-#include "sim/core/json_writer.hpp"
 #include "sim/core/message_text.hpp"
 #include "sim/core/plan_json.hpp"
 #include "sim/simulate.hpp"
@@ -41,16 +38,7 @@ class Simulate : public Command {
     const Plan plan = load_plan(plan_);
     const Cluster cluster = find_cluster(plan);
     const sim::Simulation simulation = sim::simulate(plan, cluster, {.trace = !trace_.empty()});
-    if (format_ == OutputFormat::kJson) {
-      nlohmann::ordered_json json{{"format", "parplan/simulation"}, {"version", 1}};
-      json.update(simulation_json(plan, simulation));
-      std::cout << dump(json);
-      if (!simulation.fits(cluster)) {
-        std::cerr << "parplan: " << text_of_misfit(simulation, cluster) << "\n";
-      }
-    } else {
-      print_simulation(std::cout, plan, simulation, cluster);
-    }
+    report_simulation(plan, simulation, cluster, format_);
     if (!trace_.empty()) traces::write_trace({simulation.trace, plan}, trace_);
     return simulation.fits(cluster) ? kSuccess : kNothingFits;
   }
