@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "hw/cpu/kernel_context.hpp"
 #include "sim/core/dtype.hpp"
 #include "sim/core/model.hpp"
 #include "sim/core/op_code.hpp"
+#include "sim/core/program.hpp"
 #include "sim/core/units.hpp"
 #include "sim/core/workload.hpp"
 
@@ -29,7 +31,8 @@ struct LogicalPlace {
 };
 
 /// One operation of a Program with its operands in place. Operand order: see OpCode. Collectives
-/// and kLoadInput are no device's business, kAdam has a call of its own.
+/// and kLoadInput are no device's business, kAdam and kGradientNorm have calls
+/// of their own.
 struct KernelCall {
   OpCode code{};
   DType dtype = DType::kFloat32;
@@ -56,6 +59,16 @@ struct AdamCall {
   std::int64_t count = 0;
   const Optimizer* optimizer = nullptr;
   std::int64_t step = 1;  ///< 1 for the first
+  /// Of the whole gradient, where the optimizer clips it; null otherwise.
+  const double* squared_norm = nullptr;
+};
+
+/// One rank's share of the squared norm of the gradient.
+struct NormCall {
+  DType dtype = DType::kFloat32;
+  const std::byte* gradients = nullptr;  ///< the flat buffer
+  std::span<const NormRange> ranges;     ///< host memory
+  double* squared_norm = nullptr;        ///< becomes the sum over ranges of share * g^2
 };
 
 /// What computes: memory and kernels of one rank. Used by that rank's thread only. Pointers are
@@ -78,6 +91,7 @@ class Device {
   /// after `synchronize`. The poll is called while it computes, as KernelContext says.
   virtual void run(const KernelCall& call, const KernelContext& context) = 0;
   virtual void run(const AdamCall& call, const KernelContext& context) = 0;
+  virtual void run(const NormCall& call, const KernelContext& context) = 0;
   virtual void copy_from_host(std::byte* to, const std::byte* host, Bytes size) = 0;
   virtual void copy_to_host(std::byte* host, const std::byte* from, Bytes size) = 0;
   virtual void synchronize() = 0;

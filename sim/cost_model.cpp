@@ -77,8 +77,8 @@ CostModel::CostModel(const Cluster& cluster) : cluster_(cluster) {
 namespace {
 
 /// Log of the working set between 1 MiB, below which all stays in the caches, and 1 GiB, above
-/// which nothing does. Only the optimizer depends on it: it comes round once a step, other
-/// operations find what was just made.
+/// which nothing does. Only what goes through the whole gradient depends on it: it comes round once
+/// a step, other operations find what was just made.
 double cache_pressure(Bytes working_set) {
   return log_of(std::clamp(working_set.value, std::int64_t{1} << 20, std::int64_t{1} << 30));
 }
@@ -100,7 +100,7 @@ CostModel::Work CostModel::work_of(OpCode code, const OpShape& s, DType dtype, b
   // (one column) are drawn, features copied: two different operations under one code.
   const double copied = code == OpCode::kLoadInput && s.columns > 1 ? 10.0 : 0.0;
   return {{log_of(s.rows * s.columns), 0.5 * log_of(s.columns), 0.25 * log_of(s.inner), copied,
-           code == OpCode::kAdam ? cache_pressure(working_set) : 0.0},
+           is_of_whole_gradient(code) ? cache_pressure(working_set) : 0.0},
           std::max(1.0, static_cast<double>(traffic_of(code, s, dtype).value))};
 }
 

@@ -44,6 +44,11 @@ struct TransferCost {
 /// Whether the ranks do nothing but wait for a collective, or compute and poll it now and then.
 enum class Waits : std::uint8_t { kAtOnce, kLater };
 
+/// Whether it goes through the flat buffers once a step: its cost depends on the working set.
+constexpr bool is_of_whole_gradient(OpCode code) {
+  return code == OpCode::kAdam || code == OpCode::kGradientNorm;
+}
+
 /// Prices operations and transfers from a machine file. Immutable; safe to share between threads.
 ///
 /// Operations: measured samples of the same code, dtype and variant, interpolated by `SampleTable`

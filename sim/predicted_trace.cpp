@@ -55,6 +55,7 @@ class PredictedTraceBuilder {
         if (own) finish_operation(t);
         break;
       case StepTask::Part::kOptimizer:
+      case StepTask::Part::kGradientNorm:
         if (own) add_event(t, instruction(class_, task.instruction), line_.start_ps[t]);
         break;
       case StepTask::Part::kCollective:
@@ -72,7 +73,7 @@ class PredictedTraceBuilder {
         if (own) cpu_ps_[task.instruction] += line_.finish_ps[t] - line_.start_ps[t];
         break;
       case StepTask::Part::kAwait:
-        if (own) add_tied_reduction(t);
+        if (own) add_joint_reduction(t);
         break;
       case StepTask::Part::kTransferStart:
         break;
@@ -122,9 +123,10 @@ class PredictedTraceBuilder {
   }
 
   /// A reduction over positions has one task for all; each position's event is made where it waits.
-  void add_tied_reduction(std::size_t t) {
+  void add_joint_reduction(std::size_t t) {
     const std::int32_t index = step_.tasks[t].instruction;
-    if (instruction(class_, index).kind != InstructionKind::kReduceTied) return;
+    const InstructionKind kind = instruction(class_, index).kind;
+    if (kind != InstructionKind::kReduceTied && kind != InstructionKind::kReduceNorm) return;
     for (const TaskIndex input : step_.graph.inputs(static_cast<TaskIndex>(t))) {
       if (step_.tasks[input].part == StepTask::Part::kCollective) add(input, index);
     }

@@ -50,6 +50,7 @@ class BreakdownBuilder {
         (blocks_on_tensor_group(task, program_) ? b.tensor_communication : b.compute) += time;
         break;
       case StepTask::Part::kOptimizer:
+      case StepTask::Part::kGradientNorm:
         b.compute += time;
         break;
       case StepTask::Part::kSendCpu:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -182,6 +183,17 @@ class StepGraphBuilder {
         compute(StepTask::Part::kOptimizer, index, cost.time, cost.source);
         break;
       }
+      case InstructionKind::kGradientNorm: {
+        const OperationCost cost =
+            costs_.price(OpCode::kGradientNorm,
+                         {.rows = 1, .columns = instruction.flat_end - instruction.flat_begin}, {},
+                         program_.precision, conditions_[class_]);
+        compute(StepTask::Part::kGradientNorm, index, cost.time, cost.source);
+        break;
+      }
+      case InstructionKind::kReduceNorm:
+        reduce_norm(instruction, index);
+        break;
     }
   }
 
@@ -289,17 +301,32 @@ class StepGraphBuilder {
     const TransferCost cost = costs_.collective(
         CollectiveKind::kAllReduce, static_cast<int>(group.size()), instruction.bytes,
         span_of_positions(program_.layout, costs_.cluster(), group.front(), group.back()));
-    auto& joint = tied_[instruction.key.op()];
-    if (joint == 0) {
+    reduce_jointly(tied_[instruction.key.op()], cost, index);
+  }
+
+  /// Over all positions and tensor ranks of a replica.
+  void reduce_norm(const Instruction& instruction, std::int32_t index) {
+    const Layout& layout = program_.layout;
+    const Span span = layout.positions() > 1
+                          ? span_of_positions(layout, costs_.cluster(), 0, layout.positions() - 1)
+                          : span_of_tensor_group(layout, costs_.cluster());
+    const TransferCost cost = costs_.collective(
+        CollectiveKind::kAllReduce, layout.tp * layout.positions(), instruction.bytes, span);
+    reduce_jointly(norm_, cost, index);
+  }
+
+  /// One task for all positions of the group, which the first of them adds.
+  void reduce_jointly(std::optional<TaskIndex>& joint, const TransferCost& cost,
+                      std::int32_t index) {
+    if (!joint) {
       StepTask task;
       task.part = StepTask::Part::kCollective;
       task.rank_class = class_;
       task.instruction = index;
-      joint = 1 + add(kNoResource, task, cost.wall, CostSource::kInterpolated);
+      joint = add(kNoResource, task, cost.wall, CostSource::kInterpolated);
     }
-    const TaskIndex collective = joint - 1;
-    builder_.add_dependency(last_, collective);
-    communications_[index].task = collective;
+    builder_.add_dependency(last_, *joint);
+    communications_[index].task = *joint;
     compute(StepTask::Part::kCollectiveCpu, index, cost.cpu);
   }
 
@@ -329,6 +356,7 @@ class StepGraphBuilder {
       case StepTask::Part::kReceiveCpu:
       case StepTask::Part::kCollectiveCpu:
       case StepTask::Part::kOptimizer:
+      case StepTask::Part::kGradientNorm:
         return true;
       case StepTask::Part::kOperation:
         return !blocks_on_tensor_group(task, program);
@@ -405,7 +433,8 @@ class StepGraphBuilder {
   std::map<TransferName, Sent> sends_;
   std::map<TransferName, PostedReceive> receives_;
   std::vector<AwaitedReceive> awaited_receives_;
-  std::map<std::uint32_t, TaskIndex> tied_;  ///< parameter -> task + 1
+  std::map<std::uint32_t, std::optional<TaskIndex>> tied_;  ///< by parameter
+  std::optional<TaskIndex> norm_;
   std::vector<Communication> communications_;
   std::int32_t class_ = 0;
   TaskIndex last_ = kNoTask;

@@ -28,6 +28,7 @@ struct StepTask {
     kCollectiveCpu,  ///< a reduction's core share, paid where it is issued
     kAwait,          ///< the compute stream goes on when a transfer or reduction is complete
     kOptimizer,
+    kGradientNorm,
   };
   Part part = Part::kOperation;
   std::int32_t rank_class = 0;   ///< of a transfer: the sender's

@@ -167,8 +167,7 @@ class Evidence {
       return costs_.price(code, shape, variant, dtype, {ranks, conditions.working_set}).time;
     };
     const Seconds as_run = price(conditions.busy_ranks);
-    // Only the optimizer's cost depends on the working set, see CostModel.
-    const Bytes working_set = code == OpCode::kAdam ? conditions.working_set : Bytes{};
+    const Bytes working_set = sim::is_of_whole_gradient(code) ? conditions.working_set : Bytes{};
     return {{code, dtype, shape, variant, busy, working_set},
             as_run.value > 0.0 ? price(busy) / as_run : 1.0};
   }
@@ -181,6 +180,11 @@ class Evidence {
         const OpShape shape{.rows = 1, .columns = instruction.flat_end - instruction.flat_begin};
         shapes[{c.position, instruction.key.packed}].push_back(
             measures(OpCode::kAdam, program.precision, shape, {}, conditions));
+      }
+      if (instruction.kind == InstructionKind::kGradientNorm) {
+        const OpShape shape{.rows = 1, .columns = instruction.flat_end - instruction.flat_begin};
+        shapes[{c.position, instruction.key.packed}].push_back(
+            measures(OpCode::kGradientNorm, program.precision, shape, {}, conditions));
       }
       if (instruction.kind != InstructionKind::kRun) continue;
       for (std::int32_t o = instruction.op_begin; o < instruction.op_end; ++o) {

@@ -114,6 +114,10 @@ std::string kind_of(Key key) {
       return "tied all-reduce";
     case Phase::kOptimizer:
       return "adam";
+    case Phase::kGradientNorm:
+      return "gradient norm";
+    case Phase::kReduceNorm:
+      return "norm all-reduce";
     case Phase::kStep:
       break;
   }

@@ -21,6 +21,10 @@ Seconds core_time_of(const TraceEvent& e, const Layout& layout, const sim::CostM
   if (e.key.phase() == Phase::kReduceTied) {  // between the first and the last position
     return costs.collective(CollectiveKind::kAllReduce, 2, e.bytes, span).cpu;
   }
+  if (e.key.phase() == Phase::kReduceNorm) {
+    const int ranks = layout.tp * layout.positions();
+    return costs.collective(CollectiveKind::kAllReduce, ranks, e.bytes, span).cpu;
+  }
   const sim::TransferCost cost = costs.point_to_point(e.bytes, span);
   const bool sends =
       e.key.phase() == Phase::kSendActivation || e.key.phase() == Phase::kSendGradient;

@@ -173,7 +173,7 @@ class TraceParser {
   }
 
   static bool names_something(Key key) {
-    return key.phase() <= Phase::kStep &&
+    return key.phase() <= Phase::kReduceNorm &&
            (key.code() < static_cast<std::uint32_t>(OpCode::kCount) ||
             key.code() == Key::kWholeInstruction);
   }
@@ -191,7 +191,7 @@ class TraceParser {
     if (!names_something(e.key)) fail("\"key\" " + std::string(key) + " names nothing");
     e.rank = rank(event, "pid");
     const auto stream = get<std::int64_t>(event, "tid");
-    if (stream < 0 || stream > static_cast<std::int64_t>(Stream::kTied)) fail("unknown stream");
+    if (stream < 0 || stream >= kStreams) fail("unknown stream");
     e.stream = static_cast<Stream>(stream);
     e.step = count(args, "step");
     e.start = time(event, "ts");

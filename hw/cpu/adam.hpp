@@ -13,7 +13,8 @@ struct AdamSettings {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.0;
-  bool decoupled = false;  ///< true: AdamW
+  bool decoupled = false;        ///< true: AdamW
+  double gradient_factor = 1.0;  ///< every gradient is multiplied by it first
 };
 
 /// A flat range of `count` parameters with their gradients and moments; moments start at zero. The

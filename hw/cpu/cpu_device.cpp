@@ -1,10 +1,12 @@
 #include "hw/cpu/cpu_device.hpp"
 
+#include <cmath>
 #include <cstring>
 #include <string>
 
 #include "hw/cpu/adam.hpp"
 #include "hw/cpu/embedding.hpp"
+#include "hw/cpu/gradient_norm.hpp"
 #include "hw/cpu/threads.hpp"
 #include "hw/page_buffer.hpp"
 #include "sim/core/error.hpp"
@@ -19,9 +21,11 @@ void adam(const AdamCall& call, const KernelContext& context) {
                            reinterpret_cast<const T*>(call.gradients),
                            reinterpret_cast<T*>(call.first_moment),
                            reinterpret_cast<T*>(call.second_moment), call.count};
-  const AdamSettings settings{
-      learning_rate_at(o, call.step), o.beta1, o.beta2, o.epsilon, o.weight_decay,
-      o.kind == OptimizerKind::kAdamW};
+  AdamSettings settings{learning_rate_at(o, call.step), o.beta1, o.beta2, o.epsilon, o.weight_decay,
+                        o.kind == OptimizerKind::kAdamW};
+  if (call.squared_norm != nullptr) {
+    settings.gradient_factor = clip_factor(std::sqrt(*call.squared_norm), *o.max_gradient_norm);
+  }
   adam_step(range, settings, call.step, context);
 }
 
@@ -76,6 +80,13 @@ void CpuDevice::run(const AdamCall& call, const KernelContext& context) {
   } else {
     adam<float>(call, context);
   }
+}
+
+void CpuDevice::run(const NormCall& call, const KernelContext& context) {
+  *call.squared_norm =
+      call.dtype == DType::kFloat64
+          ? squared_norm(reinterpret_cast<const double*>(call.gradients), call.ranges, context)
+          : squared_norm(reinterpret_cast<const float*>(call.gradients), call.ranges, context);
 }
 
 void CpuDevice::copy_from_host(std::byte* to, const std::byte* host, Bytes size) {

@@ -51,6 +51,7 @@ class CpuDevice final : public Device {
   void release(std::byte* memory, Bytes size) noexcept override;
   void run(const KernelCall& call, const KernelContext& context) override;
   void run(const AdamCall& call, const KernelContext& context) override;
+  void run(const NormCall& call, const KernelContext& context) override;
   void copy_from_host(std::byte* to, const std::byte* host, Bytes size) override;
   void copy_to_host(std::byte* host, const std::byte* from, Bytes size) override;
   void synchronize() override {}

@@ -109,6 +109,7 @@ class KernelRunner {
       case OpCode::kTensorAllReduce:
       case OpCode::kTensorAllGather:
       case OpCode::kAdam:
+      case OpCode::kGradientNorm:
       case OpCode::kCount:
         break;
     }

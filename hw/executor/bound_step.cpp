@@ -106,9 +106,16 @@ class StepBinder {
       case InstructionKind::kOptimizer:
         bind_optimizer(instruction, bound);
         break;
+      case InstructionKind::kGradientNorm:
+        bound.norm = {precision(), binding_.memory.gradients.data(), rank_class_.norm_ranges,
+                      binding_.squared_norm};
+        bound.polls = !outstanding_.empty();
+        break;
+      case InstructionKind::kReduceNorm:
+        bind_norm_reduction(instruction, bound);
+        break;
     }
-    if (instruction.kind != InstructionKind::kRun &&
-        instruction.kind != InstructionKind::kOptimizer) {
+    if (is_communication(instruction.kind)) {
       bound.comm_slot = step_.comm_slots++;
       outstanding_.insert(index);
     }
@@ -141,6 +148,13 @@ class StepBinder {
     bound.comm_key = instruction.key.packed;
   }
 
+  void bind_norm_reduction(const Instruction& instruction, BoundInstruction& bound) {
+    bound.group = binding_.groups.replica.get();
+    ensure(bound.group != nullptr, "a norm is reduced over several ranks of a replica");
+    bound.data = {reinterpret_cast<std::byte*>(binding_.squared_norm), 1, DType::kFloat64};
+    bound.comm_key = instruction.key.packed;
+  }
+
   void bind_optimizer(const Instruction& instruction, BoundInstruction& bound) {
     const std::int64_t begin = instruction.flat_begin;
     bound.adam = {precision(),
@@ -150,7 +164,8 @@ class StepBinder {
                   flat(binding_.memory.second_moment, begin),
                   instruction.flat_end - begin,
                   &binding_.plan.workload.optimizer,
-                  1};
+                  1,
+                  rank_class_.norm_ranges.empty() ? nullptr : binding_.squared_norm};
     bound.polls = !outstanding_.empty();
   }
 

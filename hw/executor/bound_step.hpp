@@ -51,6 +51,7 @@ struct BoundInstruction {
   std::uint64_t comm_key = 0;       ///< the same number on all ranks that take part
   std::int32_t comm_slot = -1;      ///< index of its communication within the step
   AdamCall adam;                    ///< kOptimizer
+  NormCall norm;                    ///< kGradientNorm
   std::int32_t lifetime_begin = 0;  ///< BoundStep::lifetimes, before it starts
   std::int32_t lifetime_end = 0;
 };
@@ -79,6 +80,7 @@ struct Binding {
   const RankMemory& memory;
   RankGroups& groups;
   double* loss = nullptr;
+  double* squared_norm = nullptr;  ///< device memory
 };
 
 /// Resolves the instruction list of the rank's class. InternalError where the program breaks a

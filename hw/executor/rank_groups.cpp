@@ -1,5 +1,6 @@
 #include "hw/executor/rank_groups.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 #include <string>
@@ -42,6 +43,21 @@ class GroupMaker {
     return own;
   }
 
+  /// All ranks of a replica, by position, then tensor coordinate.
+  std::unique_ptr<Communicator> replica() {
+    std::unique_ptr<Communicator> own;
+    for (int replica = 0; replica < layout_.dp; ++replica) {
+      std::vector<int> ranks;
+      for (int position = 0; position < layout_.positions(); ++position) {
+        for (int tensor = 0; tensor < layout_.tp; ++tensor) {
+          ranks.push_back(rank_of({position, replica, tensor}, layout_));
+        }
+      }
+      keep(own, ranks, "replica");
+    }
+    return own;
+  }
+
   /// Ranks of the same replica and tensor coordinate at the listed positions, in that order.
   std::unique_ptr<Communicator> across(const std::vector<std::int32_t>& positions,
                                        const std::string& name) {
@@ -67,6 +83,12 @@ class GroupMaker {
   World& world_;
   const Layout& layout_;
 };
+
+bool reduces_norm(const Program& program) {
+  const auto& list = program.classes.front().instructions;
+  return std::any_of(list.begin(), list.end(),
+                     [](const Instruction& i) { return i.kind == InstructionKind::kReduceNorm; });
+}
 
 std::set<std::vector<std::int32_t>> tied_position_lists(const Program& program) {
   std::set<std::vector<std::int32_t>> lists;
@@ -95,6 +117,7 @@ RankGroups create_groups(World& world, const Program& program) {
   for (const auto& positions : tied_position_lists(program)) {
     groups.tied[positions] = maker.across(positions, "tied");
   }
+  if (reduces_norm(program)) groups.replica = maker.replica();
   return groups;
 }
 

@@ -15,6 +15,7 @@ struct RankGroups {
   std::unique_ptr<Communicator> tensor;     ///< ranks that differ in the tensor coordinate
   std::unique_ptr<Communicator> data;       ///< in the replica
   std::unique_ptr<Communicator> positions;  ///< in the position: group rank = position
+  std::unique_ptr<Communicator> replica;    ///< in tensor coordinate or position; to clip gradients
   /// Positions that share a parameter, by their list (Instruction::group_positions).
   std::map<std::vector<std::int32_t>, std::unique_ptr<Communicator>> tied;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -65,13 +66,14 @@ class RankRun {
         replay_(replay_memory(rank_class_, program.precision)),
         memory_(*device_, Bytes{rank_class_.flat_elements * bytes_of(program.precision)},
                 replay_.arena),
+        scalars_(*device_, Bytes{sizeof(double)}),
         groups_(create_groups(world, program)),
         data_(plan.model, plan.workload, loaded_values(rank_class_)),
         sampler_(plan.workload, data_.samples()) {
     initialise_parameters(plan, rank_class_, where_, options.initial_parameters, memory_.parameters,
                           *device_);
     poison(memory_.arena.data(), memory_.arena.size());
-    step_ = bind_step({plan, program, where_, memory_, groups_, &loss_}, *device_);
+    step_ = bind_step({plan, program, where_, memory_, groups_, &loss_, squared_norm()}, *device_);
     if (options.trace_steps > 0) recorder_.emplace(step_, std::min(options.trace_steps, steps()));
   }
 
@@ -97,6 +99,15 @@ class RankRun {
         .count();
   }
 
+  double* squared_norm() const { return reinterpret_cast<double*>(scalars_.data()); }
+
+  void note_gradient_norm() {
+    double squared = 0.0;
+    device_->copy_to_host(reinterpret_cast<std::byte*>(&squared), scalars_.data(),
+                          Bytes{sizeof(double)});
+    result_.gradient_norms.push_back(std::sqrt(squared));
+  }
+
   std::int64_t steps() const {
     return options_.steps.value_or(options_.epochs * sampler_.steps_per_epoch());
   }
@@ -119,6 +130,7 @@ class RankRun {
       const std::chrono::duration<double> elapsed = Clock::now() - begin;
       losses_.push_back(where_.tensor == 0 ? loss : 0.0);
       seconds_.push_back(elapsed.count());
+      if (plan_.workload.optimizer.max_gradient_norm) note_gradient_norm();
       ++result_.steps;
       if (snapshots.contains(result_.steps)) take_snapshot();
       if (options_.progress && world_.rank() == 0) {
@@ -192,6 +204,7 @@ class RankRun {
   std::unique_ptr<Device> device_;
   MemoryReplay replay_;
   RankMemory memory_;
+  DeviceMemory scalars_;  ///< the squared norm of the gradient
   RankGroups groups_;
   InputData data_;
   Sampler sampler_;

@@ -70,7 +70,9 @@ struct RunResult {
   std::int64_t steps = 0;  ///< done
   bool interrupted = false;
   EpochFacts epoch;
-  std::vector<double> losses;          ///< per step, mean over the global batch
+  std::vector<double> losses;  ///< per step, mean over the global batch
+  /// Per step, before it was scaled down; empty where the optimizer does not clip.
+  std::vector<double> gradient_norms;
   std::vector<Seconds> step_times;     ///< per step, of the slowest rank
   MemoryReplay memory;                 ///< of this rank
   std::vector<RankSummary> summaries;  ///< per rank

@@ -34,12 +34,17 @@ double StepRunner::run(std::int64_t step) {
         run_operations(instruction);
         break;
       case InstructionKind::kOptimizer:
-        optimize(instruction);
+        instruction.adam.step = step_number_ + 1;
+        run_on_device(instruction.adam, instruction.polls);
+        break;
+      case InstructionKind::kGradientNorm:
+        run_on_device(instruction.norm, instruction.polls);
         break;
       case InstructionKind::kSend:
       case InstructionKind::kReceive:
       case InstructionKind::kReduce:
       case InstructionKind::kReduceTied:
+      case InstructionKind::kReduceNorm:
         start_communication(i, instruction);
         break;
     }
@@ -144,19 +149,21 @@ void StepRunner::start_communication(std::size_t index, const BoundInstruction& 
       break;
     case InstructionKind::kReduce:
     case InstructionKind::kReduceTied:
+    case InstructionKind::kReduceNorm:
       pending_[index] = group.all_reduce_sum(instruction.data, key);
       break;
     case InstructionKind::kRun:
     case InstructionKind::kOptimizer:
+    case InstructionKind::kGradientNorm:
       throw InternalError("only communication is started");
   }
   outstanding_[index] = true;
 }
 
-void StepRunner::optimize(BoundInstruction& instruction) {
+template <class Call>
+void StepRunner::run_on_device(const Call& call, bool polls) {
   stamp();
-  instruction.adam.step = step_number_ + 1;
-  device_.run(instruction.adam, instruction.polls ? polling_ : quiet_);
+  device_.run(call, polls ? polling_ : quiet_);
   if (poll_failure_) std::rethrow_exception(std::exchange(poll_failure_, nullptr));
   stamp();
 }

@@ -43,7 +43,8 @@ class StepRunner {
   void load(const BoundOperation& operation);
   void finish(Pending pending, std::int32_t comm_slot);
   void start_communication(std::size_t index, const BoundInstruction& instruction);
-  void optimize(BoundInstruction& instruction);
+  template <class Call>
+  void run_on_device(const Call& call, bool polls);
   void apply_lifetimes(std::int32_t begin, std::int32_t end);
   void stamp() {
     if (recorder_ != nullptr) recorder_->stamp();

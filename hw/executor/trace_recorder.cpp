@@ -17,7 +17,7 @@ std::size_t stamps_of(const BoundStep& step) {
   for (const BoundInstruction& instruction : step.instructions) {
     if (instruction.kind == InstructionKind::kRun) {
       stamps += 1 + static_cast<std::size_t>(instruction.op_end - instruction.op_begin);
-    } else if (instruction.kind == InstructionKind::kOptimizer) {
+    } else if (!is_communication(instruction.kind)) {
       stamps += 2;
     }
   }
@@ -97,12 +97,16 @@ class StepTranslator {
           translate_run(instruction, step_.instructions[i]);
           break;
         case InstructionKind::kOptimizer:
-          translate_optimizer(instruction);
+          translate_flat(instruction, OpCode::kAdam);
+          break;
+        case InstructionKind::kGradientNorm:
+          translate_flat(instruction, OpCode::kGradientNorm);
           break;
         case InstructionKind::kSend:
         case InstructionKind::kReceive:
         case InstructionKind::kReduce:
         case InstructionKind::kReduceTied:
+        case InstructionKind::kReduceNorm:
           translate_communication(instruction, step_.instructions[i]);
           break;
       }
@@ -159,14 +163,14 @@ class StepTranslator {
     trace_.events[whole].bytes = bytes;
   }
 
-  void translate_optimizer(const Instruction& instruction) {
+  void translate_flat(const Instruction& instruction, OpCode code) {
     const std::int64_t begin = *stamp_++;
     const std::int64_t end = *stamp_++;
     sample(begin);
     TraceEvent& event = add(instruction.key, instruction.stream, begin, end);
     event.bytes = instruction.bytes;
-    event.flop = flop_of(OpCode::kAdam,
-                         {.rows = 1, .columns = instruction.flat_end - instruction.flat_begin});
+    event.flop =
+        flop_of(code, {.rows = 1, .columns = instruction.flat_end - instruction.flat_begin});
   }
 
   void translate_communication(const Instruction& instruction, const BoundInstruction& bound) {

@@ -8,11 +8,12 @@
 namespace parplan {
 namespace {
 
-constexpr std::array<std::string_view, 10> kPhases{"forward",          "backward",
+constexpr std::array<std::string_view, 12> kPhases{"forward",          "backward",
                                                    "send activation",  "receive activation",
                                                    "send gradient",    "receive gradient",
                                                    "reduce gradients", "reduce tied",
-                                                   "optimizer",        "step"};
+                                                   "optimizer",        "step",
+                                                   "gradient norm",    "reduce norm"};
 
 std::string layer_path(Key key, const Model& model) {
   if (key.layer() >= model.layers.size()) return {};
@@ -54,6 +55,8 @@ std::string to_string(Key key, const Model& model) {
              (key.op() < model.parameters.size() ? model.parameters[key.op()].name
                                                  : std::to_string(key.op()));
     case Phase::kStep:
+    case Phase::kGradientNorm:
+    case Phase::kReduceNorm:
       break;
   }
   return text;

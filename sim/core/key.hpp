@@ -20,6 +20,8 @@ enum class Phase : std::uint8_t {
   kReduceTied,         ///< over the stages that share a parameter; `op` = parameter id
   kOptimizer,          ///< `op` = bucket
   kStep,               ///< the whole step of a rank
+  kGradientNorm,
+  kReduceNorm,  ///< over the ranks of a replica
 };
 
 /// The stable name of one instruction or operation, equal in prediction and measurement and over

@@ -77,6 +77,8 @@ std::string_view name_of(OpCode code) {
       return "tensor_all_gather";
     case OpCode::kAdam:
       return "adam";
+    case OpCode::kGradientNorm:
+      return "gradient_norm";
     case OpCode::kCount:
       break;
   }

@@ -45,6 +45,7 @@ enum class OpCode : std::uint8_t {
   kTensorAllReduce,       ///< x -> x over the tensor group
   kTensorAllGather,       ///< x -> gathered [shards, ...] over the tensor group
   kAdam,                  ///< a range of the flat parameters, gradients and moments
+  kGradientNorm,          ///< the flat gradients -> this rank's share of their squared norm
   kCount
 };
 

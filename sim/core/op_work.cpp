@@ -36,6 +36,7 @@ int matrices_touched(OpCode code) {
     case OpCode::kAdam:
       return 7;  // reads parameter, gradient, two moments; writes three of them
     case OpCode::kLoadInput:
+    case OpCode::kGradientNorm:
     case OpCode::kPositionBackward:
     case OpCode::kCrossEntropyStats:
     case OpCode::kCrossEntropyLoss:

@@ -49,6 +49,7 @@ Json optimizer_json(const Optimizer& o) {
             {"beta2", o.beta2},
             {"epsilon", o.epsilon},
             {"weight_decay", o.weight_decay}};
+  if (o.max_gradient_norm) json["max_gradient_norm"] = *o.max_gradient_norm;
   if (o.schedule == LearningRateSchedule{}) return json;
   Json& schedule = json["schedule"];
   schedule = {{"decay", name_of<Decay>(o.schedule.decay, kDecays)},
@@ -79,6 +80,7 @@ Optimizer read_optimizer(JsonReader& r) {
   o.beta2 = r.number("beta2", NumberRange::between(0, 1));
   o.epsilon = r.number("epsilon", NumberRange::above(0));
   o.weight_decay = r.number("weight_decay", NumberRange::at_least(0));
+  o.max_gradient_norm = r.optional_number("max_gradient_norm", NumberRange::above(0));
   r.optional_object("schedule", [&o](JsonReader& s) { o.schedule = read_schedule(s); });
   return o;
 }

@@ -36,6 +36,8 @@ std::string_view name_of(Stream stream) {
       return "comm.dp";
     case Stream::kTied:
       return "comm.tied";
+    case Stream::kNorm:
+      return "comm.norm";
   }
   return "";
 }

@@ -85,13 +85,32 @@ struct Body {
 };
 
 enum class InstructionKind : std::uint8_t {
-  kRun,         ///< operations [op_begin, op_end) of a body for one microbatch
-  kSend,        ///< `tensor` to the same replica and tensor rank of position `peer`
-  kReceive,     ///< posts the receive of `tensor`; done when a later instruction waits for it
-  kReduce,      ///< all-reduce of gradient elements [flat_begin, flat_end) over dp
-  kReduceTied,  ///< all-reduce of gradient elements [flat_begin, flat_end) over `group_positions`
-  kOptimizer,   ///< Adam on [flat_begin, flat_end)
+  kRun,           ///< operations [op_begin, op_end) of a body for one microbatch
+  kSend,          ///< `tensor` to the same replica and tensor rank of position `peer`
+  kReceive,       ///< posts the receive of `tensor`; done when a later instruction waits for it
+  kReduce,        ///< all-reduce of gradient elements [flat_begin, flat_end) over dp
+  kReduceTied,    ///< all-reduce of gradient elements [flat_begin, flat_end) over `group_positions`
+  kOptimizer,     ///< Adam on [flat_begin, flat_end)
+  kGradientNorm,  ///< this rank's share of the gradient's squared norm, over RankClass::norm_ranges
+  kReduceNorm,    ///< all-reduce of that number over all ranks of the replica
 };
+
+/// Whether it moves data between ranks, and so goes on beside what follows it.
+constexpr bool is_communication(InstructionKind kind) {
+  switch (kind) {
+    case InstructionKind::kSend:
+    case InstructionKind::kReceive:
+    case InstructionKind::kReduce:
+    case InstructionKind::kReduceTied:
+    case InstructionKind::kReduceNorm:
+      return true;
+    case InstructionKind::kRun:
+    case InstructionKind::kOptimizer:
+    case InstructionKind::kGradientNorm:
+      break;
+  }
+  return false;
+}
 
 /// Streams are served in issue order; different streams overlap as dependencies allow.
 enum class Stream : std::uint8_t {
@@ -99,8 +118,10 @@ enum class Stream : std::uint8_t {
   kPipelineSend,
   kPipelineReceive,
   kDataParallel,
-  kTied
+  kTied,
+  kNorm
 };
+inline constexpr int kStreams = static_cast<int>(Stream::kNorm) + 1;
 std::string_view name_of(Stream stream);
 
 /// One tensor of one microbatch.
@@ -151,6 +172,14 @@ struct Bucket {
   std::int64_t end = 0;
 };
 
+/// Gradient elements [begin, end) of the flat buffer. Ranks that hold the same element add equal
+/// shares of its square to the norm of the whole gradient.
+struct NormRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  double share = 1.0;  ///< 1 / ranks of a replica that hold these elements
+};
+
 /// The ranks that run the same list: one pipeline stage or model-parallel device.
 struct RankClass {
   int position = 0;
@@ -158,7 +187,8 @@ struct RankClass {
   std::vector<Tensor> tensors;
   std::vector<ParameterShard> parameters;
   std::vector<Bucket> buckets;
-  std::int64_t flat_elements = 0;  ///< of each of: parameters, gradients, two moments
+  std::vector<NormRange> norm_ranges;  ///< where the gradient is clipped
+  std::int64_t flat_elements = 0;      ///< of each of: parameters, gradients, two moments
   std::vector<Body> bodies;
   std::vector<Instruction> instructions;  ///< one training step
   bool computes_loss = false;

@@ -342,7 +342,58 @@ class StepWriter {
         if (!done) reduce(bucket, reductions_[bucket]);
       }
     }
+    if (context_.workload.optimizer.max_gradient_norm) find_norm();
     for (std::size_t b = 0; b < bucket_ready_.size(); ++b) optimize(static_cast<int>(b));
+  }
+
+  /// The norm of the whole gradient, once all of it is reduced; the optimizer waits for it.
+  void find_norm() {
+    RankClass& c = lowered_.rank_class;
+    for (const ParameterShard& shard : c.parameters) add_norm_range(shard);
+    std::sort(c.norm_ranges.begin(), c.norm_ranges.end(),
+              [](const NormRange& a, const NormRange& b) { return a.begin < b.begin; });
+    join_norm_ranges();
+    Instruction norm;
+    norm.key = Key(Phase::kGradientNorm, 0, 0, Key::kNone, 0, Key::kWholeInstruction);
+    norm.kind = InstructionKind::kGradientNorm;
+    norm.flat_end = c.flat_elements;
+    norm.bytes = traffic_of(OpCode::kGradientNorm, {.rows = 1, .columns = c.flat_elements},
+                            context_.workload.precision);
+    for (const auto& [bucket, reductions] : reductions_) norm.waits.push_back(reductions.back());
+    push(std::move(norm));
+    reductions_.clear();
+    if (context_.layout.tp * context_.layout.positions() == 1) return;
+    Instruction reduce;
+    reduce.key = Key(Phase::kReduceNorm, 0, 0, Key::kNone, 0, Key::kWholeInstruction);
+    reduce.kind = InstructionKind::kReduceNorm;
+    reduce.stream = Stream::kNorm;
+    reduce.bytes = Bytes{bytes_of(DType::kFloat64)};
+    norm_reduction_ = static_cast<std::uint32_t>(list_.size());
+    list_.push_back(std::move(reduce));
+  }
+
+  void add_norm_range(const ParameterShard& shard) {
+    int holders = shard.split == Split::kNone ? context_.layout.tp : 1;
+    if (const auto tied = tied_.find(shard.parameter.index); tied != tied_.end()) {
+      holders *= static_cast<int>(tied->second.size());
+    }
+    lowered_.rank_class.norm_ranges.push_back(
+        {shard.flat_offset, shard.flat_offset + shard.local_rows * shard.local_columns,
+         1.0 / holders});
+  }
+
+  /// Neighbours with equal shares become one; the gaps between parameters are zero.
+  void join_norm_ranges() {
+    std::vector<NormRange>& ranges = lowered_.rank_class.norm_ranges;
+    std::vector<NormRange> joined;
+    for (const NormRange& range : ranges) {
+      if (!joined.empty() && joined.back().share == range.share) {
+        joined.back().end = range.end;
+      } else {
+        joined.push_back(range);
+      }
+    }
+    ranges = std::move(joined);
   }
 
   void reduce_tied() {
@@ -387,6 +438,7 @@ class StepWriter {
     if (const auto it = reductions_.find(bucket); it != reductions_.end()) {
       instruction.waits = {it->second.back()};
     }
+    if (norm_reduction_) instruction.waits = {*norm_reduction_};
     push(std::move(instruction));
   }
 
@@ -400,6 +452,7 @@ class StepWriter {
   std::vector<std::uint32_t> next_waits_;
   std::vector<TensorInstance> next_frees_;
   std::map<int, std::vector<std::uint32_t>> reductions_;  ///< per bucket: its reductions so far
+  std::optional<std::uint32_t> norm_reduction_;
 };
 
 }  // namespace

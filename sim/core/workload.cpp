@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <string>
 
@@ -9,6 +10,8 @@
 
 namespace parplan {
 namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
 
 void check_schedule(const Optimizer& o) {
   const LearningRateSchedule& s = o.schedule;
@@ -45,6 +48,11 @@ double learning_rate_at(const Optimizer& o, std::int64_t step) {
   return s.min_learning_rate + left * (o.learning_rate - s.min_learning_rate);
 }
 
+double clip_factor(double norm, double max_norm) {
+  const double factor = max_norm / (norm + 1e-6);
+  return factor >= 1.0 ? 1.0 : factor;  // not a number stays one, as there
+}
+
 void check_workload(const Workload& w) {
   const std::int64_t sequence = std::max({w.sequence, w.source_sequence, std::int64_t{1}});
   if (w.global_batch > kMostPositions / sequence) {
@@ -62,6 +70,9 @@ void check_workload(const Workload& w) {
     if (!std::isfinite(number)) {
       throw InputError("learning rate and weight decay must be finite numbers");
     }
+  }
+  if (const auto& norm = w.optimizer.max_gradient_norm; norm && !(*norm > 0.0 && *norm < kInf)) {
+    throw InputError("the largest gradient norm must be a positive number");
   }
   check_schedule(w.optimizer);
 }

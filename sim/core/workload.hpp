@@ -32,6 +32,9 @@ struct Optimizer {
   double epsilon = 1e-8;
   double weight_decay = 0.0;
   LearningRateSchedule schedule;
+  /// The gradient of a step is scaled down to this Euclidean norm over all parameters where it has
+  /// a larger one; see clip_factor.
+  std::optional<double> max_gradient_norm;
 
   bool operator==(const Optimizer&) const = default;
 };
@@ -41,6 +44,10 @@ struct Optimizer {
 /// along a line or half a cosine (Loshchilov and Hutter, "SGDR", 2017, equation 5 without
 /// restarts), and the least rate after it.
 double learning_rate_at(const Optimizer& optimizer, std::int64_t step);
+
+/// What gradients of this norm are multiplied by: min(1, max_norm / (norm + 1e-6)), as
+/// torch.nn.utils.clip_grad_norm_ does it.
+double clip_factor(double norm, double max_norm);
 
 enum class DataKind : std::uint8_t {
   kSynthetic,  ///< keyed random samples, the same in every layout

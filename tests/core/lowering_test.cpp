@@ -161,6 +161,105 @@ TEST_CASE("every layout lowers to a program without leaks, lost transfers or los
   }
 }
 
+TEST_CASE("the optimizer waits for the norm of the whole gradient, which waits for every reduction",
+          "[core]") {
+  const Model decoder = tied_decoder(4);
+  Workload workload = small_workload();
+  workload.optimizer.max_gradient_norm = 1.0;
+  for (const std::string text :
+       {"single", "dp=2", "tp=2", "dp=2,tp=2,microbatches=2", "pp=2,microbatches=4", "mp=2",
+        "dp=2,tp=2,pp=2,microbatches=2", "pp=3,microbatches=8"}) {
+    INFO(text);
+    const Program program = lower(decoder, workload, parse_layout(text), Stack{});
+    const bool several = program.layout.tp * program.layout.positions() > 1;
+    for (const RankClass& c : program.classes) {
+      std::set<std::size_t> awaited;
+      std::vector<std::size_t> norms, reductions;
+      for (std::size_t i = 0; i < c.instructions.size(); ++i) {
+        const Instruction& instruction = c.instructions[i];
+        awaited.insert(instruction.waits.begin(), instruction.waits.end());
+        switch (instruction.kind) {
+          case InstructionKind::kReduce:
+          case InstructionKind::kReduceTied:
+            CHECK(norms.empty());
+            break;
+          case InstructionKind::kGradientNorm:
+            norms.push_back(i);
+            for (std::size_t k = 0; k < i; ++k) {
+              const InstructionKind kind = c.instructions[k].kind;
+              const bool reduces =
+                  kind == InstructionKind::kReduce || kind == InstructionKind::kReduceTied;
+              // A bucket's tied reduction is awaited by its reduction over replicas.
+              if (reduces && c.instructions[k].key.phase() == Phase::kReduceGradients) {
+                CHECK(awaited.contains(k));
+              }
+            }
+            break;
+          case InstructionKind::kReduceNorm:
+            reductions.push_back(i);
+            CHECK(norms == std::vector<std::size_t>{i - 1});
+            break;
+          case InstructionKind::kOptimizer:
+            REQUIRE(norms.size() == 1);
+            if (several) {
+              CHECK(instruction.waits ==
+                    std::vector<std::uint32_t>{static_cast<std::uint32_t>(reductions.at(0))});
+            } else {
+              CHECK(instruction.waits.empty());
+            }
+            break;
+          case InstructionKind::kRun:
+          case InstructionKind::kSend:
+          case InstructionKind::kReceive:
+            break;
+        }
+      }
+      CHECK(norms.size() == 1);
+      CHECK(reductions.size() == (several ? 1U : 0U));
+    }
+  }
+}
+
+TEST_CASE("over the ranks of a replica every gradient element counts once in the norm", "[core]") {
+  const Model decoder = tied_decoder(4);
+  const Model both = encoder_decoder();
+  Workload workload = small_workload();
+  workload.optimizer.max_gradient_norm = 1.0;
+  const std::vector<std::pair<const Model*, std::string>> cases{
+      {&decoder, "single"},
+      {&decoder, "tp=2"},
+      {&decoder, "dp=2,pp=2,microbatches=4"},
+      {&decoder, "tp=2,pp=3,microbatches=8,stages=1+3+2"},
+      {&decoder, "mp=2,devices=0+1+0+1+0+1"},
+      {&both, "dp=2,tp=2,mp=2,devices=0+1+1+1+1"},
+  };
+  for (const auto& [model, text] : cases) {
+    INFO(model->name << " " << text);
+    const Program program = lower(*model, workload, parse_layout(text), Stack{});
+    std::map<std::string, double> counted;
+    for (const RankClass& c : program.classes) {
+      for (const ParameterShard& shard : c.parameters) {
+        const std::int64_t begin = shard.flat_offset;
+        const std::int64_t end = begin + shard.local_rows * shard.local_columns;
+        for (const NormRange& range : c.norm_ranges) {
+          const std::int64_t inside = std::min(end, range.end) - std::max(begin, range.begin);
+          if (inside <= 0) continue;
+          counted[model->parameter(shard.parameter).name] +=
+              program.layout.tp * range.share * static_cast<double>(inside);
+        }
+      }
+    }
+    for (const Parameter& p : model->parameters) {
+      INFO(p.name);
+      // Rows of a vocabulary are padded to a multiple of tp: zeros, which count nothing.
+      const std::int64_t tp = program.layout.tp;
+      const std::int64_t padded = (p.rows + tp - 1) / tp * tp * p.columns;
+      CHECK(counted[p.name] >= static_cast<double>(p.elements()) - 1e-9);
+      CHECK(counted[p.name] <= static_cast<double>(padded) + 1e-9);
+    }
+  }
+}
+
 TEST_CASE("stages hold the parameters of their layers and tied ones twice", "[core]") {
   const Model model = tied_decoder(4);
   const Program program =

@@ -71,6 +71,16 @@ TEST_CASE("a plan keeps how many ids its data had, or that it does not know", "[
         std::string::npos);
 }
 
+TEST_CASE("a plan keeps the largest gradient norm, if it has one", "[core]") {
+  Plan plan = sample_plan("seed-mlp");
+  CHECK(dump(to_json(plan)).find("max_gradient_norm") == std::string::npos);
+  plan.workload.optimizer.max_gradient_norm = 0.25;
+  const std::string text = dump(to_json(plan));
+  CHECK(read_plan(JsonDocument("plan.json", text)) == plan);
+  CHECK_THAT(read_error(replaced(text, "\"max_gradient_norm\": 0.25", "\"max_gradient_norm\": 0")),
+             ContainsSubstring("expected a number > 0"));
+}
+
 TEST_CASE("a plan keeps the schedule of its learning rate, and only what it uses", "[core]") {
   Plan plan = sample_plan("seed-mlp");
   CHECK(dump(to_json(plan)).find("warmup_steps") == std::string::npos);

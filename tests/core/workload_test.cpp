@@ -1,6 +1,7 @@
 #include "sim/core/workload.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "sim/core/error.hpp"
 #include "tests/catch2_compat.hpp"
@@ -59,6 +60,26 @@ TEST_CASE("a cosine decay is half way down in its middle and flat at its ends", 
   CHECK(learning_rate_at(o, 12) == 0.0);
   CHECK(learning_rate_at(o, 13) == 0.0);
   CHECK(0.4 - learning_rate_at(o, 1) < learning_rate_at(o, 1) - learning_rate_at(o, 2));
+}
+
+TEST_CASE("gradients are scaled down to the largest norm, never up", "[core]") {
+  // torch.nn.utils.clip_grad_norm_: max_norm / (norm + 1e-6), at most 1.
+  CHECK(clip_factor(4.0, 1.0) == Approx(1.0 / 4.000001).epsilon(1e-15));
+  CHECK(clip_factor(1.0, 1.0) == Approx(1.0 / 1.000001).epsilon(1e-15));
+  CHECK(clip_factor(0.999998, 1.0) == 1.0);
+  CHECK(clip_factor(0.0, 1.0) == 1.0);
+  CHECK(clip_factor(std::numeric_limits<double>::infinity(), 1.0) == 0.0);
+  CHECK(std::isnan(clip_factor(std::nan(""), 1.0)));
+}
+
+TEST_CASE("a largest gradient norm that clips everything or nothing is refused", "[core]") {
+  Optimizer o;
+  o.max_gradient_norm = 0.5;
+  CHECK_NOTHROW(check_optimizer(o));
+  for (const double norm : {0.0, -1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
+    o.max_gradient_norm = norm;
+    CHECK_THROWS_AS(check_optimizer(o), InputError);
+  }
 }
 
 TEST_CASE("schedules that contradict themselves are refused", "[core]") {

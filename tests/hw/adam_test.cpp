@@ -54,6 +54,24 @@ TEMPLATE_TEST_CASE("two steps of Adam equal the closed form", "[hw]", float, dou
   CHECK(state.p[0] == Approx(p2).epsilon(8 * eps));
 }
 
+TEMPLATE_TEST_CASE("a gradient factor scales gradients before anything else", "[hw]", float,
+                   double) {
+  // A power of two, so that scaling them beforehand gives the same bits.
+  const std::int64_t count = 1003;
+  std::vector<TestType> gradients = draws<TestType>(count, "g");
+  AdamSettings settings{0.1};
+  settings.weight_decay = 0.2;
+  State<TestType> scaled(count), factor(count);
+  settings.gradient_factor = 0.25;
+  factor.step(gradients, settings, 3);
+  for (TestType& g : gradients) g *= TestType(0.25);
+  settings.gradient_factor = 1.0;
+  scaled.step(gradients, settings, 3);
+  CHECK(factor.m == scaled.m);
+  CHECK(factor.v == scaled.v);
+  CHECK(factor.p == scaled.p);
+}
+
 TEMPLATE_TEST_CASE("weight decay enters the gradient in Adam and the parameter in AdamW", "[hw]",
                    float, double) {
   const double eps = static_cast<double>(std::numeric_limits<TestType>::epsilon());

@@ -102,6 +102,34 @@ TEST_CASE("every layout trains the numbers of the single process in float64", "[
   }
 }
 
+TEST_CASE("gradients are clipped by the same norm in every layout", "[hw]") {
+  const std::string name =
+      GENERATE(as<std::string>{}, "pair", "encoder-decoder", "gpt2", "llama untied", "llama tied");
+  const Case c = make_case(name);
+  Workload clipped = c.workload;
+  clipped.optimizer.max_gradient_norm = 1e9;
+  const RunResult free = train_twenty(c.model, clipped, "dp=1");
+  CHECK(free.losses == train_twenty(c.model, c.workload, "dp=1").losses);
+  clipped.optimizer.max_gradient_norm = 0.9 * free.gradient_norms[0];
+  const RunResult single = train_twenty(c.model, clipped, "dp=1");
+  CHECK(std::abs(single.losses.back() - free.losses.back()) > 1e-6);
+  // The norm of all gradients of the step, each logical element once.
+  double squared = 0.0;
+  for (const LogicalTensor& gradient : single.snapshots[0].gradients) {
+    squared += norm(gradient.values) * norm(gradient.values);
+  }
+  CHECK(single.gradient_norms[0] == Approx(std::sqrt(squared)).epsilon(1e-13));
+  for (const std::string& layout : layouts(c)) {
+    INFO(name << " with " << layout);
+    const RunResult run = train_twenty(c.model, clipped, layout);
+    CHECK(first_difference(run, single, 1e-10) == "");
+    REQUIRE(run.gradient_norms.size() == 20);
+    for (std::size_t s = 0; s < 20; ++s) {
+      CHECK(run.gradient_norms[s] == Approx(single.gradient_norms[s]).epsilon(1e-10));
+    }
+  }
+}
+
 namespace {
 
 /// Distances of a float32 run from the float64 run.

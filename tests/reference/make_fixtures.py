@@ -68,6 +68,8 @@ def make_fixture(case):
         "training": {"optimizer": case.optimizer_name(),
                      "learning_rate": training.LEARNING_RATE, "beta1": 0.9, "beta2": 0.999,
                      "epsilon": 1e-8, "weight_decay": case.weight_decay,
+                     **({"max_gradient_norm": case.max_gradient_norm}
+                        if case.max_gradient_norm is not None else {}),
                      "steps": training.STEPS, "batch": case.batch, "loss": case.loss},
         "initialisation": {"weight_std": keyed.WEIGHT_STD, "bias_range": keyed.BIAS_RANGE,
                            "norm_range": keyed.NORM_RANGE},

@@ -11,6 +11,7 @@ import models
 
 STEPS = 20
 LEARNING_RATE = 1e-3
+MAX_GRADIENT_NORM = 1.0
 SAMPLES = 6
 
 
@@ -19,13 +20,15 @@ class Case:
 
     `streams` lists (name of the key, kind, shape without batch) of the model's inputs; kind is
     "normal" or the bound of integers. `target` is the same for the targets. With a weight decay the
-    optimizer is AdamW (decoupled decay of every parameter), without one it is Adam.
+    optimizer is AdamW (decoupled decay of every parameter), without one it is Adam. With a
+    `max_gradient_norm` gradients are clipped to it by torch.nn.utils.clip_grad_norm_.
     """
 
-    def __init__(self, name, seed, build, config, batch, streams, target, loss, weight_decay=0.0):
+    def __init__(self, name, seed, build, config, batch, streams, target, loss, weight_decay=0.0,
+                 max_gradient_norm=None):
         self.name, self.seed, self.build, self.config = name, seed, build, config
         self.batch, self.streams, self.target, self.loss = batch, streams, target, loss
-        self.weight_decay = weight_decay
+        self.weight_decay, self.max_gradient_norm = weight_decay, max_gradient_norm
 
     def optimizer_name(self):
         return "adamw" if self.weight_decay else "adam"
@@ -88,12 +91,12 @@ class Run:
     """Losses and tensors of a training run; tensors are flat float64 copies by logical name."""
 
     def __init__(self):
-        self.losses, self.initial, self.gradients = [], {}, {}
+        self.losses, self.norms, self.initial, self.gradients = [], [], {}, {}
         self.after_first, self.after_last = {}, {}
 
     def digests(self, seed):
         return {
-            "losses": self.losses,
+            "losses": self.losses, **({"gradient_norms": self.norms} if self.norms else {}),
             "gradients_step_1": digest_all(seed, self.gradients),
             "parameters_step_1": digest_all(seed, self.after_first),
             f"parameters_step_{STEPS}": digest_all(seed, self.after_last),
@@ -109,8 +112,11 @@ def snapshot(slots, select):
             for s in slots}
 
 
-def record_training(slots, optimizer, forward_backward):
-    """Runs STEPS steps; `forward_backward(step)` leaves gradients in place and returns the loss."""
+def record_training(slots, optimizer, forward_backward, max_gradient_norm=None):
+    """Runs STEPS steps; `forward_backward(step)` leaves gradients in place and returns the loss.
+
+    The gradients recorded are those before clipping.
+    """
     run = Run()
     run.initial = snapshot(slots, lambda p: p)
     for step in range(STEPS):
@@ -118,6 +124,10 @@ def record_training(slots, optimizer, forward_backward):
         run.losses.append(forward_backward(step))
         if step == 0:
             run.gradients = snapshot(slots, lambda p: p.grad)
+        if max_gradient_norm is not None:
+            parameters = list({id(s.parameter): s.parameter for s in slots}.values())
+            run.norms.append(
+                torch.nn.utils.clip_grad_norm_(parameters, max_gradient_norm).item())
         optimizer.step()
         if step == 0:
             run.after_first = snapshot(slots, lambda p: p)
@@ -135,7 +145,8 @@ def train(case, dtype, **model_arguments):
         loss.backward()
         return loss.item()
 
-    return record_training(model.slots(), case.optimizer(model), forward_backward)
+    return record_training(model.slots(), case.optimizer(model), forward_backward,
+                           case.max_gradient_norm)
 
 
 def distance(run, other):
@@ -174,4 +185,6 @@ def cases(seed=7):
              *decoder_data),
         Case("llama-untied", seed, models.Llama, {**llama, "tied": False}, 8, *decoder_data),
         Case("llama-tied", seed, models.Llama, {**llama, "tied": True}, 8, *decoder_data),
+        Case("gpt2-clipped", seed, models.Gpt2, {**decoder, "feed_forward": 128, "tied": True}, 8,
+             *decoder_data, weight_decay=0.1, max_gradient_norm=MAX_GRADIENT_NORM),
     ]

@@ -46,6 +46,36 @@ Plan plan_for(const Model& model, const std::string& layout, std::int64_t batch 
 
 }  // namespace
 
+TEST_CASE("clipping adds a pass over the gradients and one small all-reduce before the optimizer",
+          "[sim]") {
+  const Model model = chain(4);
+  Cluster cluster = ideal_cluster();
+  cluster.device.memory_bandwidth = BytesPerSecond{1e9};
+  cluster.intra_node.latency = Seconds{1e-3};
+  cluster.intra_node.bandwidth = BytesPerSecond{1e12};
+  Plan plan = plan_for(model, "pp=4,stages=1+1+1+1,microbatches=4");
+  const sim::Simulation free = sim::simulate(plan, cluster);
+  plan.workload.optimizer.max_gradient_norm = 1.0;
+  const sim::Simulation clipped = sim::simulate(plan, cluster);
+  // The first stage is the last to finish; it also has the embedding: (512 + 16) x 512 floats.
+  const double norm = 4.0 * 528.0 * 512.0 / 1e9;
+  // Up to 1,024 bytes 4 ranks send all at once: one latency (choose_all_reduce).
+  CHECK(clipped.step_time.value - free.step_time.value == Approx(norm + 1e-3).epsilon(1e-6));
+  const Trace& trace = clipped.trace;
+  for (int rank = 0; rank < 4; ++rank) {
+    Picoseconds norm_end, reduced, adam;
+    for (const TraceEvent& e : trace.events) {
+      if (e.rank != rank) continue;
+      if (e.key.phase() == Phase::kGradientNorm) norm_end = e.end;
+      if (e.key.phase() == Phase::kReduceNorm) reduced = e.end;
+      if (e.key.phase() == Phase::kOptimizer) adam = e.start;
+    }
+    CHECK(norm_end.value > 0);
+    CHECK(reduced > norm_end);
+    CHECK(adam >= reduced);
+  }
+}
+
 TEST_CASE("gpipe and 1f1b lose (p-1)/m of the ideal time to the bubble", "[sim]") {
   const Model model = chain(4);
   for (const std::string schedule : {"gpipe", "1f1b"}) {

@@ -226,6 +226,7 @@ class Execute : public Command {
       std::cout << "loss       " << shortest_text(result.losses.front()) << " -> "
                 << shortest_text(result.losses.back()) << "\n";
     }
+    if (!result.gradient_norms.empty()) print_norms(plan, result.gradient_norms);
     if (plan.expectation && median.value > 0.0) {
       std::cout << "expected   " << text_of(plan.expectation->step_time) << " ("
                 << text_of_percent(plan.expectation->step_time / median - 1.0, true)
@@ -235,6 +236,15 @@ class Execute : public Command {
       std::cout << "rank " << s.rank << "     tensors " << text_of(s.peak_tensor_bytes)
                 << ", process " << text_of(s.peak_process_bytes) << "\n";
     }
+  }
+
+  static void print_norms(const Plan& plan, const std::vector<double>& norms) {
+    const double most = *plan.workload.optimizer.max_gradient_norm;
+    const auto larger =
+        std::count_if(norms.begin(), norms.end(), [most](double norm) { return norm > most; });
+    std::cout << "gradient   norm " << shortest_text(norms.front()) << " -> "
+              << shortest_text(norms.back()) << ", " << larger << " of " << norms.size()
+              << " steps scaled down to " << shortest_text(most) << "\n";
   }
 
   /// Numbers that are no longer finite never become so again.
@@ -264,6 +274,9 @@ class Execute : public Command {
     nlohmann::ordered_json times = nlohmann::ordered_json::array();
     for (const Seconds t : result.step_times) times.push_back(t.value);
     json["step_times_s"] = std::move(times);
+    if (!result.gradient_norms.empty()) {
+      json["gradient_norms"] = numbers_or_null(result.gradient_norms);
+    }
     nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
     for (const RankSummary& s : result.summaries) {
       ranks.push_back({{"rank", s.rank},

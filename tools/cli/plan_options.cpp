@@ -76,6 +76,8 @@ void add_plan_options(CLI::App& app, PlanOptions& o) {
   add_choice(app, "--optimizer", o.optimizer, {"adam", "adamw"}, "As PyTorch defines it");
   add_number(app, "--learning-rate", o.learning_rate, NumberRange::at_least(0), "Of the optimizer");
   add_number(app, "--weight-decay", o.weight_decay, NumberRange::at_least(0), "Of the optimizer");
+  add_number(app, "--max-gradient-norm", o.max_gradient_norm, NumberRange::above(0),
+             "Scales gradients of a larger norm down to it (default: never)");
   add_integer(app, "--warmup-steps", o.warmup_steps, {0, kMostSteps},
               "Steps over which the learning rate grows to the full one");
   add_choice(app, "--decay", o.decay, {"constant", "linear", "cosine"},
@@ -237,6 +239,7 @@ Workload make_workload(const PlanOptions& o, const LoadedModel& loaded) {
   w.optimizer.learning_rate = o.learning_rate;
   w.optimizer.weight_decay = o.weight_decay;
   w.optimizer.schedule = make_schedule(o);
+  w.optimizer.max_gradient_norm = o.max_gradient_norm;
   w.seed = o.seed;
   refuse_unused_data_options(o);
   if (o.samples) w.data.samples = *o.samples;

@@ -26,6 +26,7 @@ struct PlanOptions {
   std::string optimizer = "adam";
   double learning_rate = 1e-3;
   double weight_decay = 0.0;
+  std::optional<double> max_gradient_norm;
   std::string decay = "constant";
   std::int64_t warmup_steps = 0;
   std::optional<std::int64_t> decay_steps;

@@ -226,11 +226,19 @@ class Profile : public Command {
     const std::vector<traces::NamedTrace> named =
         run_all(*alone, plans, ranks == 1 ? "1 rank" : std::to_string(ranks) + " ranks",
                 world.rank() == 0, [&world] { world.barrier(); });
+    const std::vector<traces::NamedTrace> clipping =
+        run_all(*alone, clipping_plans(precision()), "gradient norms", world.rank() == 0,
+                [&world] { world.barrier(); });
     alone->finish();
     if (world.rank() != 0) return;
     Cluster fitted = cluster;
     fitted.operations.clear();
     fitted = traces::calibrate(fitted, named);
+    Cluster norms = cluster;
+    norms.operations.clear();
+    for (const OperationSample& s : traces::calibrate(norms, clipping).operations) {
+      if (s.code == OpCode::kGradientNorm) fitted.operations.push_back(s);
+    }
     for (OperationSample& s : fitted.operations) s.busy_ranks = ranks;
     cluster.operations = std::move(fitted.operations);
     cluster.device = std::move(fitted.device);

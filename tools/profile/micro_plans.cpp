@@ -154,6 +154,18 @@ std::vector<MicroPlan> operation_plans(DType precision) {
   return plans;
 }
 
+std::vector<MicroPlan> clipping_plans(DType precision) {
+  std::vector<MicroPlan> plans;
+  for (const PerceptronShape& s :
+       {PerceptronShape{1, 128, 256, 32, 1}, PerceptronShape{1, 512, 512, 16, 1},
+        PerceptronShape{1, 1024, 1024, 64, 1}, PerceptronShape{1, 4096, 1024, 64, 1},
+        PerceptronShape{1, 4096, 4096, 64, 1}}) {
+    plans.push_back(perceptron(s, precision, 1, 6));
+    plans.back().plan.workload.optimizer.max_gradient_norm = 1.0;
+  }
+  return plans;
+}
+
 std::vector<MicroPlan> reduction_plans(DType precision, int replicas) {
   constexpr std::int64_t kSteps = 16;
   std::vector<MicroPlan> plans;

@@ -24,6 +24,10 @@ struct MicroPlan {
 /// Two microbatches where outputs are also added to.
 std::vector<MicroPlan> operation_plans(DType precision);
 
+/// Runs of one rank that clip their gradients, of 42 thousand to 17 million elements. Only what the
+/// norm takes is new in them, and what follows it finds gradients in the caches.
+std::vector<MicroPlan> clipping_plans(DType precision);
+
 /// Runs of `replicas` data-parallel ranks that reduce between 17 kB and 8 MB of gradients after
 /// backward: what an all-reduce takes inside a training step. The smallest model first.
 std::vector<MicroPlan> reduction_plans(DType precision, int replicas);

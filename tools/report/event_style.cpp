@@ -30,6 +30,7 @@ EventStyle style_of_operation(OpCode code) {
     case OpCode::kTensorAllGather:
       return EventStyle::kTensorCollective;
     case OpCode::kAdam:
+    case OpCode::kGradientNorm:
       return EventStyle::kOptimizer;
     case OpCode::kActivationForward:
     case OpCode::kActivationBackward:
@@ -86,6 +87,8 @@ EventStyle style_of(Key key) {
     case Phase::kReduceTied:
       return EventStyle::kTiedReduction;
     case Phase::kOptimizer:
+    case Phase::kGradientNorm:
+    case Phase::kReduceNorm:
       return EventStyle::kOptimizer;
     case Phase::kStep:
       break;

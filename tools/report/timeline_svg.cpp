@@ -336,7 +336,7 @@ class Drawing {
       out += (p > 0 ? "," : "") + script_string(timeline_.panels[p].title);
     }
     out += "],\"streams\":[";
-    for (int s = 0; s <= static_cast<int>(Stream::kTied); ++s) {
+    for (int s = 0; s < kStreams; ++s) {
       out += (s > 0 ? "," : "") + script_string(name_of(static_cast<Stream>(s)));
     }
     out += "],\n\"names\":[";
