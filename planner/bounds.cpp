@@ -1,12 +1,13 @@
 #include "planner/search.hpp"
+#include "sim/core/resident_memory.hpp"
 
 namespace parplan::planner {
 
 Bytes least_memory(const SearchRequest& request, const Layout& layout) {
-  constexpr std::int64_t kCopies = 4;  // the parameter, its gradient, and Adam's two moments
   const std::int64_t parts = std::int64_t{layout.tp} * layout.pp * layout.mp;
-  return Bytes{kCopies * bytes_of(request.workload.precision) *
-               (request.model.parameter_count() / parts)};
+  const FlatBuffers flat =
+      flat_buffers(request.model.parameter_count() / parts, request.workload.precision);
+  return flat.parameters + flat.gradients + flat.optimizer_state();
 }
 
 std::vector<double> layer_costs(const Model& model, const Workload& workload,

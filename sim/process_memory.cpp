@@ -46,7 +46,8 @@ std::int64_t largest_single(const Program& program, const RankClass& rank_class)
   }
   for (const Instruction& i : rank_class.instructions) {
     if (i.kind == InstructionKind::kReduceTied) {
-      most = std::max(most, all_reduce_scratch_bytes(i.flat_end - i.flat_begin, element,
+      const std::int64_t state = bytes_of(state_type(program.precision));
+      most = std::max(most, all_reduce_scratch_bytes(i.flat_end - i.flat_begin, state,
                                                      static_cast<int>(i.group_positions.size())));
     }
   }
@@ -105,7 +106,7 @@ std::vector<Bytes> reduction_scratch(const Program& program, const StepGraph& st
     completed.push_back(line.finish_ps[t]);
     overlaps[task.rank_class].add(
         begin_ps, line.finish_ps[t],
-        all_reduce_scratch_bytes(i.flat_end - i.flat_begin, bytes_of(program.precision),
+        all_reduce_scratch_bytes(i.flat_end - i.flat_begin, bytes_of(state_type(program.precision)),
                                  program.layout.dp));
   }
   std::vector<Bytes> result;
@@ -125,10 +126,10 @@ std::vector<Bytes> process_bytes(const Plan& plan, const Program& program,
   std::vector<Bytes> result;
   for (std::size_t k = 0; k < program.classes.size(); ++k) {
     const RankClass& c = program.classes[k];
-    Bytes bytes = device.process_bytes +
-                  resident_block_bytes(c, program.precision, replays[k].arena) +
-                  resident_input_bytes(c, plan.model, plan.workload);
-    if (program.precision == DType::kFloat32) {
+    Bytes bytes =
+        device.process_bytes + resident_block_bytes(c, program.precision, replays[k].arena) +
+        resident_input_bytes(c, plan.model, plan.workload) + resident_bytes(widening_bytes(c));
+    if (state_type(program.precision) == DType::kFloat32) {
       bytes += Bytes{device.product_bytes.value * distinct_products(c, plan.layout.microbatches)};
     }
     if (has_peers) bytes += device.transport_bytes + scratch[k];

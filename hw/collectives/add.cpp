@@ -1,8 +1,11 @@
 #include "hw/collectives/add.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
+#include "hw/elements.hpp"
+#include "hw/half.hpp"
 #include "sim/core/error.hpp"
 
 namespace parplan::hw {
@@ -70,6 +73,23 @@ void add_as(std::byte* out, const std::byte* a, const std::byte* b, std::size_t 
        count);
 }
 
+/// In float32, each sum rounded.
+void add_halves(std::byte* out, const std::byte* a, const std::byte* b, std::size_t count,
+                DType type) {
+  constexpr std::size_t kPiece = 1024;
+  std::array<float, kPiece> first;
+  std::array<float, kPiece> second;
+  const std::size_t element = size_of(type);
+  for (std::size_t at = 0; at < count; at += kPiece) {
+    const std::size_t piece = std::min(kPiece, count - at);
+    const auto length = static_cast<std::int64_t>(piece);
+    widen(first.data(), a + at * element, type, length);
+    widen(second.data(), b + at * element, type, length);
+    for (std::size_t i = 0; i < piece; ++i) first[i] += second[i];
+    narrow(out + at * element, type, first.data(), length);
+  }
+}
+
 }  // namespace
 
 void add(std::byte* out, const std::byte* a, const std::byte* b, std::size_t count, DType type) {
@@ -78,6 +98,9 @@ void add(std::byte* out, const std::byte* a, const std::byte* b, std::size_t cou
       return add_as<float>(out, a, b, count);
     case DType::kFloat64:
       return add_as<double>(out, a, b, count);
+    case DType::kBFloat16:
+    case DType::kFloat16:
+      return add_halves(out, a, b, count, type);
     case DType::kInt32:
       break;
   }

@@ -5,9 +5,11 @@
 #include <string>
 
 #include "hw/cpu/adam.hpp"
+#include "hw/cpu/blocks.hpp"
 #include "hw/cpu/embedding.hpp"
 #include "hw/cpu/gradient_norm.hpp"
 #include "hw/cpu/threads.hpp"
+#include "hw/half.hpp"
 #include "hw/page_buffer.hpp"
 #include "sim/core/error.hpp"
 
@@ -23,10 +25,15 @@ void adam(const AdamCall& call, const KernelContext& context) {
                            reinterpret_cast<T*>(call.second_moment), call.count};
   AdamSettings settings{learning_rate_at(o, call.step), o.beta1, o.beta2, o.epsilon, o.weight_decay,
                         o.kind == OptimizerKind::kAdamW};
-  if (call.squared_norm != nullptr) {
-    settings.gradient_factor = clip_factor(std::sqrt(*call.squared_norm), *o.max_gradient_norm);
+  std::int64_t step = call.step;
+  if (call.gradient != nullptr) {
+    const double scale = call.gradient->loss_scale;
+    const double norm = std::sqrt(call.gradient->squared_norm) / scale;
+    settings.gradient_factor =
+        (o.max_gradient_norm ? clip_factor(norm, *o.max_gradient_norm) : 1.0) / scale;
+    if (call.scales_loss) step = call.gradient->updates + 1;
   }
-  adam_step(range, settings, call.step, context);
+  adam_step(range, settings, step, context);
 }
 
 }  // namespace
@@ -69,17 +76,25 @@ void CpuDevice::release(std::byte* memory, Bytes size) noexcept {
 void CpuDevice::run(const KernelCall& call, const KernelContext& context) {
   if (call.dtype == DType::kFloat64) {
     run_kernel<double>(call, state_, context);
+  } else if (is_half(call.dtype)) {
+    run_widened(call, state_.widened, state_, context);
   } else {
     run_kernel<float>(call, state_, context);
   }
 }
 
 void CpuDevice::run(const AdamCall& call, const KernelContext& context) {
+  if (call.scales_loss && !std::isfinite(call.gradient->squared_norm)) return;
   if (call.dtype == DType::kFloat64) {
     adam<double>(call, context);
   } else {
     adam<float>(call, context);
   }
+  if (call.rounded.data == nullptr) return;
+  for_each_block({1, call.count}, context, [&call](const Block& block) {
+    narrow(call.rounded.data + block.col * bytes_of(call.rounded.type), call.rounded.type,
+           reinterpret_cast<const float*>(call.parameters) + block.col, block.cols);
+  });
 }
 
 void CpuDevice::run(const NormCall& call, const KernelContext& context) {
@@ -87,6 +102,20 @@ void CpuDevice::run(const NormCall& call, const KernelContext& context) {
       call.dtype == DType::kFloat64
           ? squared_norm(reinterpret_cast<const double*>(call.gradients), call.ranges, context)
           : squared_norm(reinterpret_cast<const float*>(call.gradients), call.ranges, context);
+}
+
+void CpuDevice::run(const LossScaleCall& call) {
+  GradientState& gradient = *call.gradient;
+  const bool finite = std::isfinite(gradient.squared_norm);
+  if (finite) ++gradient.updates;
+  if (call.scaling->growth_interval == 0) return;
+  if (!finite) {
+    gradient.loss_scale *= 0.5;
+    gradient.clean_steps = 0;
+  } else if (++gradient.clean_steps == call.scaling->growth_interval) {
+    gradient.loss_scale *= 2.0;
+    gradient.clean_steps = 0;
+  }
 }
 
 void CpuDevice::copy_from_host(std::byte* to, const std::byte* host, Bytes size) {

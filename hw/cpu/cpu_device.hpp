@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "hw/cpu/widened_kernel.hpp"
 #include "hw/device.hpp"
 
 namespace parplan::hw {
@@ -36,6 +37,7 @@ class ThreadScratch {
 struct KernelState {
   RotaryTables rotary;
   ThreadScratch scratch;
+  WideningScratch widened;
 };
 
 /// Runs the kernels of hw/cpu on the calling thread; everything is synchronous. Reserved ranges are
@@ -52,6 +54,7 @@ class CpuDevice final : public Device {
   void run(const KernelCall& call, const KernelContext& context) override;
   void run(const AdamCall& call, const KernelContext& context) override;
   void run(const NormCall& call, const KernelContext& context) override;
+  void run(const LossScaleCall& call) override;
   void copy_from_host(std::byte* to, const std::byte* host, Bytes size) override;
   void copy_to_host(std::byte* host, const std::byte* from, Bytes size) override;
   void synchronize() override {}

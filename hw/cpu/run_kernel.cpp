@@ -118,11 +118,11 @@ class KernelRunner {
 
  private:
   // Operands and attributes.
-  const T* in(std::size_t i) const { return reinterpret_cast<const T*>(call_.inputs[i]); }
+  const T* in(std::size_t i) const { return reinterpret_cast<const T*>(call_.inputs[i].data); }
   const std::int32_t* ids(std::size_t i) const {
-    return reinterpret_cast<const std::int32_t*>(call_.inputs[i]);
+    return reinterpret_cast<const std::int32_t*>(call_.inputs[i].data);
   }
-  T* out(std::size_t i) const { return reinterpret_cast<T*>(call_.outputs[i]); }
+  T* out(std::size_t i) const { return reinterpret_cast<T*>(call_.outputs[i].data); }
   bool accumulate(std::size_t i) const { return call_.accumulate[i]; }
   T* workspace() const { return reinterpret_cast<T*>(call_.workspace); }
   MatrixShape matrix() const { return {call_.shape.rows, call_.shape.columns}; }
@@ -270,9 +270,10 @@ class KernelRunner {
         return;
       }
       case OpCode::kCrossEntropyBackward:
-        ensure(call_.inputs[0] == call_.outputs[0], "the gradient of logits takes their place");
-        return cross_entropy_backward<T>({out(0), ids(1), in(2), matrix(), classes(), call_.scale},
-                                         context_);
+        ensure(call_.inputs[0].data == call_.outputs[0].data,
+               "the gradient of logits takes their place");
+        return cross_entropy_backward<T>(
+            {out(0), ids(1), in(2), matrix(), classes(), gradient_scale()}, context_);
       case OpCode::kSquaredErrorForward:
         *call_.loss += squared_error(in(0), in(1), count(), call_.scale);
         return;
@@ -286,13 +287,18 @@ class KernelRunner {
 
   void squared_error_gradient() {
     if (!accumulate(0)) {
-      return squared_error_backward(in(0), in(1), out(0), count(), call_.scale);
+      return squared_error_backward(in(0), in(1), out(0), count(), gradient_scale());
     }
     in_pieces([&](std::int64_t at, std::int64_t length) {
       std::array<T, kPiece> gradient;
-      squared_error_backward(in(0) + at, in(1) + at, gradient.data(), length, call_.scale);
+      squared_error_backward(in(0) + at, in(1) + at, gradient.data(), length, gradient_scale());
       put(0, at, gradient.data(), length);
     });
+  }
+
+  /// Factor of the loss's gradient.
+  double gradient_scale() const {
+    return call_.gradient == nullptr ? call_.scale : call_.scale * call_.gradient->loss_scale;
   }
 
   /// gathered [shards, rows, c] -> y [rows, shards c]

@@ -49,6 +49,9 @@ class StepBinder {
     for (std::size_t i = 0; i < rank_class_.instructions.size(); ++i) {
       bind_instruction(rank_class_.instructions[i], static_cast<std::uint32_t>(i));
     }
+    if (scales()) {
+      step_.loss_scale = LossScaleCall{binding_.gradient, &binding_.plan.workload.loss_scaling};
+    }
     return std::move(step_);
   }
 
@@ -60,7 +63,7 @@ class StepBinder {
   // Memory.
   std::byte* place(TensorInstance instance) const {
     const Tensor& t = tensor(instance.tensor);
-    const std::int64_t flat = t.flat_offset * bytes_of(precision());
+    const std::int64_t flat = t.flat_offset * bytes_of(t.dtype);
     if (t.kind == TensorKind::kParameter) return binding_.memory.parameters.data() + flat;
     if (t.kind == TensorKind::kGradient) return binding_.memory.gradients.data() + flat;
     return binding_.memory.arena.data() + cursor_.offset(instance);
@@ -107,8 +110,8 @@ class StepBinder {
         bind_optimizer(instruction, bound);
         break;
       case InstructionKind::kGradientNorm:
-        bound.norm = {precision(), binding_.memory.gradients.data(), rank_class_.norm_ranges,
-                      binding_.squared_norm};
+        bound.norm = {state(), binding_.memory.gradients.data(), rank_class_.norm_ranges,
+                      squared_norm()};
         bound.polls = !outstanding_.empty();
         break;
       case InstructionKind::kReduceNorm:
@@ -131,8 +134,12 @@ class StepBinder {
     bound.comm_key = transfer_key(instruction.key);
   }
 
+  bool scales() const { return scales_loss(precision()); }
+  double* squared_norm() const { return &binding_.gradient->squared_norm; }
+  DType state() const { return state_type(precision()); }
+  /// A place in a flat buffer of state_type.
   std::byte* flat(const DeviceRange& buffer, std::int64_t element) const {
-    return buffer.data() + element * bytes_of(precision());
+    return buffer.data() + element * bytes_of(state());
   }
 
   void bind_reduction(const Instruction& instruction, BoundInstruction& bound) {
@@ -143,30 +150,38 @@ class StepBinder {
     }
     ensure(bound.group != nullptr, "a reduction has a group that this rank is in");
     bound.data = {flat(binding_.memory.gradients, instruction.flat_begin),
-                  static_cast<std::size_t>(instruction.flat_end - instruction.flat_begin),
-                  precision()};
+                  static_cast<std::size_t>(instruction.flat_end - instruction.flat_begin), state()};
     bound.comm_key = instruction.key.packed;
   }
 
   void bind_norm_reduction(const Instruction& instruction, BoundInstruction& bound) {
     bound.group = binding_.groups.replica.get();
     ensure(bound.group != nullptr, "a norm is reduced over several ranks of a replica");
-    bound.data = {reinterpret_cast<std::byte*>(binding_.squared_norm), 1, DType::kFloat64};
+    bound.data = {reinterpret_cast<std::byte*>(squared_norm()), 1, DType::kFloat64};
     bound.comm_key = instruction.key.packed;
   }
 
   void bind_optimizer(const Instruction& instruction, BoundInstruction& bound) {
     const std::int64_t begin = instruction.flat_begin;
-    bound.adam = {precision(),
-                  flat(binding_.memory.parameters, begin),
+    bound.adam = {state(),
+                  flat(binding_.memory.exact_parameters(), begin),
+                  rounded_parameters(begin, instruction.flat_end),
                   flat(binding_.memory.gradients, begin),
                   flat(binding_.memory.first_moment, begin),
                   flat(binding_.memory.second_moment, begin),
                   instruction.flat_end - begin,
                   &binding_.plan.workload.optimizer,
                   1,
-                  rank_class_.norm_ranges.empty() ? nullptr : binding_.squared_norm};
+                  rank_class_.norm_ranges.empty() ? nullptr : binding_.gradient,
+                  scales()};
     bound.polls = !outstanding_.empty();
+  }
+
+  /// The parameters in the precision of the run, where master weights are kept beside them.
+  Elements rounded_parameters(std::int64_t begin, std::int64_t end) const {
+    if (!is_half(precision())) return {};
+    return {binding_.memory.parameters.data() + begin * bytes_of(precision()),
+            static_cast<std::size_t>(end - begin), precision()};
   }
 
   void bind_run(const Instruction& instruction, BoundInstruction& bound) {
@@ -261,11 +276,11 @@ class StepBinder {
                operation.outputs.size() <= call.outputs.size(),
            "an operation has at most six inputs and three outputs");
     for (std::size_t i = 0; i < operation.inputs.size(); ++i) {
-      call.inputs[i] = place({operation.inputs[i], microbatch});
+      call.inputs[i] = elements({operation.inputs[i], microbatch});
     }
     for (std::size_t i = 0; i < operation.outputs.size(); ++i) {
       const Output& output = operation.outputs[i];
-      call.outputs[i] = place({output.tensor, microbatch});
+      call.outputs[i] = elements({output.tensor, microbatch});
       call.accumulate[i] = output.write == Write::kAccumulate ||
                            (output.write == Write::kOverwriteFirst && microbatch != 0);
     }
@@ -273,6 +288,7 @@ class StepBinder {
     call.place = logical_place(operation, microbatch);
     call.scale = mean_scale(operation);
     call.loss = binding_.loss;
+    if (scales()) call.gradient = binding_.gradient;
     bound.drops = dropout_of(*call.body) > 0.0;
     bound.dropout_name = fnv1a64(op_path(operation));
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "hw/communicator.hpp"
@@ -70,6 +71,7 @@ struct BoundStep {
   std::vector<std::uint32_t> waits;  ///< instruction indexes
   std::vector<Lifetime> lifetimes;
   std::int32_t comm_slots = 0;
+  std::optional<LossScaleCall> loss_scale;  ///< after the last instruction
 };
 
 /// What a rank's step is bound to. All of it outlives the BoundStep.
@@ -80,7 +82,7 @@ struct Binding {
   const RankMemory& memory;
   RankGroups& groups;
   double* loss = nullptr;
-  double* squared_norm = nullptr;  ///< device memory
+  GradientState* gradient = nullptr;  ///< device memory
 };
 
 /// Resolves the instruction list of the rank's class. InternalError where the program breaks a

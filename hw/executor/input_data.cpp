@@ -1,11 +1,13 @@
 #include "hw/executor/input_data.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "hw/half.hpp"
 #include "hw/random.hpp"
 #include "sim/core/error.hpp"
 #include "sim/core/positions.hpp"
@@ -100,13 +102,7 @@ InputData::Source InputData::make_source(const Model& model, ValueId id) const {
   if (holds_ids(value.role)) source.vocabulary = vocabulary_of(model, id);
   source.kept = PageBuffer(static_cast<std::size_t>(kept_input_bytes(value, workload_).value));
   if (source.kept.empty()) return source;
-  if (workload_.precision == DType::kFloat64) {
-    fill_normals(reinterpret_cast<double*>(source.kept.data()), samples_ * source.row, source.key,
-                 0);
-  } else {
-    fill_normals(reinterpret_cast<float*>(source.kept.data()), samples_ * source.row, source.key,
-                 0);
-  }
+  draw_reals(source, 0, samples_ * source.row, source.kept.data());
   return source;
 }
 
@@ -127,18 +123,41 @@ void InputData::load_ids(const Source& source, std::span<const std::int64_t> sam
   }
 }
 
-template <class T>
-void InputData::load_reals(const Source& source, std::span<const std::int64_t> samples,
-                           T* out) const {
-  for (const std::int64_t sample : samples) {
-    const std::int64_t first = sample * source.row;
-    if (source.kept.empty()) {
-      fill_normals(out, source.row, source.key, static_cast<std::uint64_t>(first));
-    } else {
-      std::memcpy(out, reinterpret_cast<const T*>(source.kept.data()) + first,
-                  static_cast<std::size_t>(source.row) * sizeof(T));
+void InputData::draw_reals(const Source& source, std::int64_t first, std::int64_t count,
+                           std::byte* out) const {
+  const auto at = static_cast<std::uint64_t>(first);
+  switch (workload_.precision) {
+    case DType::kFloat64:
+      return fill_normals(reinterpret_cast<double*>(out), count, source.key, at);
+    case DType::kFloat32:
+      return fill_normals(reinterpret_cast<float*>(out), count, source.key, at);
+    case DType::kBFloat16:
+    case DType::kFloat16: {
+      constexpr std::int64_t kPiece = 4096;
+      std::array<float, kPiece> exact;
+      for (std::int64_t i = 0; i < count; i += kPiece) {
+        const std::int64_t piece = std::min(kPiece, count - i);
+        fill_normals(exact.data(), piece, source.key, at + static_cast<std::uint64_t>(i));
+        narrow(out + i * bytes_of(workload_.precision), workload_.precision, exact.data(), piece);
+      }
+      return;
     }
-    out += source.row;
+    case DType::kInt32:
+      break;
+  }
+  throw InternalError("real inputs have a floating type");
+}
+
+void InputData::load_reals(const Source& source, std::span<const std::int64_t> samples,
+                           std::byte* out) const {
+  const std::int64_t bytes = source.row * bytes_of(workload_.precision);
+  for (const std::int64_t sample : samples) {
+    if (source.kept.empty()) {
+      draw_reals(source, sample * source.row, source.row, out);
+    } else {
+      std::memcpy(out, source.kept.data() + sample * bytes, static_cast<std::size_t>(bytes));
+    }
+    out += bytes;
   }
 }
 
@@ -148,10 +167,8 @@ void InputData::load(ValueId value, std::span<const std::int64_t> samples, std::
   const Source& source = found->second;
   if (holds_ids(source.role)) {
     load_ids(source, samples, reinterpret_cast<std::int32_t*>(out));
-  } else if (workload_.precision == DType::kFloat64) {
-    load_reals(source, samples, reinterpret_cast<double*>(out));
   } else {
-    load_reals(source, samples, reinterpret_cast<float*>(out));
+    load_reals(source, samples, out);
   }
 }
 

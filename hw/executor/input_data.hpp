@@ -57,8 +57,11 @@ class InputData {
   Source make_source(const Model& model, ValueId value) const;
   void load_ids(const Source& source, std::span<const std::int64_t> samples,
                 std::int32_t* out) const;
-  template <class T>
-  void load_reals(const Source& source, std::span<const std::int64_t> samples, T* out) const;
+  /// Elements [first, first + count) of the value's array, in the workload's precision.
+  void draw_reals(const Source& source, std::int64_t first, std::int64_t count,
+                  std::byte* out) const;
+  void load_reals(const Source& source, std::span<const std::int64_t> samples,
+                  std::byte* out) const;
 
   const Workload workload_;
   std::int64_t samples_ = 0;

@@ -4,8 +4,10 @@
 #include <bit>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "hw/copy_bytes.hpp"
+#include "hw/half.hpp"
 #include "hw/page_buffer.hpp"
 #include "hw/random.hpp"
 #include "sim/core/error.hpp"
@@ -69,14 +71,28 @@ void check_fits(const LogicalTensor& tensor, const Parameter& parameter) {
                    shape(parameter));
 }
 
+/// The shard's copy in a 16-bit precision; nothing in others.
+void round_parameters(const float* exact, const parplan::ParameterShard& shard, DType precision,
+                      const DeviceRange& parameters, Device& device) {
+  if (!is_half(precision)) return;
+  const std::int64_t count = shard.local_rows * shard.local_columns;
+  const std::int64_t element = bytes_of(precision);
+  std::byte* const place = parameters.data() + shard.flat_offset * element;
+  if (device.host_accessible()) return narrow(place, precision, exact, count);
+  const PageBuffer staging(static_cast<std::size_t>(count * element));
+  narrow(staging.data(), precision, exact, count);
+  device.copy_from_host(place, staging.data(), Bytes{count * element});
+}
+
 template <class T>
 void initialise(const Plan& plan, const RankClass& rank_class, MeshCoordinates where,
-                const std::vector<LogicalTensor>* given, const DeviceRange& flat, Device& device) {
+                const std::vector<LogicalTensor>* given, const RankMemory& memory, Device& device) {
   for (const parplan::ParameterShard& shard : rank_class.parameters) {
     const Parameter& parameter = plan.model.parameter(shard.parameter);
     const ShardOrigin origin = origin_of(shard, where.tensor);
     const auto count = static_cast<std::size_t>(shard.local_rows * shard.local_columns);
-    std::byte* const place = flat.data() + shard.flat_offset * static_cast<std::int64_t>(sizeof(T));
+    std::byte* const place =
+        memory.exact_parameters().data() + shard.flat_offset * static_cast<std::int64_t>(sizeof(T));
     // Where the host can write, in place: a copy of the largest tensor would otherwise stay with
     // the allocator for the whole run. Elsewhere pages of its own, which go back at once.
     const PageBuffer staging(device.host_accessible() ? 0 : count * sizeof(T));
@@ -94,6 +110,9 @@ void initialise(const Plan& plan, const RankClass& rank_class, MeshCoordinates w
     if (!staging.empty()) {
       device.copy_from_host(place, staging.data(),
                             Bytes{static_cast<std::int64_t>(staging.size())});
+    }
+    if constexpr (std::is_same_v<T, float>) {
+      round_parameters(values, shard, plan.workload.precision, memory.parameters, device);
     }
   }
 }
@@ -157,7 +176,7 @@ class Assembly {
 }  // namespace
 
 void initialise_parameters(const Plan& plan, const RankClass& rank_class, MeshCoordinates where,
-                           const std::vector<LogicalTensor>* given, const DeviceRange& flat,
+                           const std::vector<LogicalTensor>* given, const RankMemory& memory,
                            Device& device) {
   if (given != nullptr && given->size() != plan.model.parameters.size()) {
     throw InputError(std::to_string(given->size()) + " initial values are given for the " +
@@ -165,17 +184,17 @@ void initialise_parameters(const Plan& plan, const RankClass& rank_class, MeshCo
                      plan.model.name + "'");
   }
   if (plan.workload.precision == DType::kFloat64) {
-    initialise<double>(plan, rank_class, where, given, flat, device);
+    initialise<double>(plan, rank_class, where, given, memory, device);
   } else {
-    initialise<float>(plan, rank_class, where, given, flat, device);
+    initialise<float>(plan, rank_class, where, given, memory, device);
   }
 }
 
-std::vector<double> copy_flat(const DeviceRange& flat, DType precision, Device& device) {
+std::vector<double> copy_flat(const DeviceRange& flat, DType type, Device& device) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(flat.size().value));
   device.synchronize();
   device.copy_to_host(bytes.data(), flat.data(), flat.size());
-  if (precision == DType::kFloat64) {
+  if (type == DType::kFloat64) {
     const auto* values = reinterpret_cast<const double*>(bytes.data());
     return {values, values + bytes.size() / sizeof(double)};
   }

@@ -24,13 +24,14 @@ struct LogicalTensor {
 /// (one tensor per parameter, in model order) or, where that is null, drawn values: element e
 /// (row-major in the logical parameter) is a pure function of (seed, parameter name, e), see
 /// Initializer and keyed_normal. Rows behind the logical ones, and the gaps of the flat buffer,
-/// are 0. InputError where a given tensor does not fit its parameter.
+/// are 0. A 16-bit precision has them exact in the master weights and rounded in the parameters.
+/// InputError where a given tensor does not fit its parameter.
 void initialise_parameters(const Plan& plan, const RankClass& rank_class, MeshCoordinates where,
-                           const std::vector<LogicalTensor>* given, const DeviceRange& flat,
+                           const std::vector<LogicalTensor>* given, const RankMemory& memory,
                            Device& device);
 
-/// One rank's flat buffer, copied to the host as doubles.
-std::vector<double> copy_flat(const DeviceRange& flat, DType precision, Device& device);
+/// One rank's flat buffer of float32 or float64, copied to the host as doubles.
+std::vector<double> copy_flat(const DeviceRange& flat, DType type, Device& device);
 
 /// Collective. Rank 0 gets every parameter of the model in model order, put together from the flat
 /// buffers (`copy_flat`) of all ranks; the others get nothing. Copies that ranks hold of the same

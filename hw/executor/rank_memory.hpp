@@ -70,26 +70,33 @@ class DeviceRange {
   Bytes size_;
 };
 
-/// Everything a rank owns for the whole run. The flat buffers have RankClass::flat_elements
-/// elements each. All of it lies in one block (`rank_block`), which fills large pages best.
+/// Everything a rank owns for the whole run, see FlatBuffers. All of it lies in one block
+/// (`rank_block`), which fills large pages best.
 class RankMemory {
  public:
-  RankMemory(Device& device, Bytes flat, Bytes arena_size)
+  RankMemory(Device& device, const FlatBuffers& flat, Bytes arena_size)
       : RankMemory(device, rank_block(flat, arena_size), flat, arena_size) {}
 
+  /// What the optimizer moves: the master weights, or the parameters where there are none.
+  const DeviceRange& exact_parameters() const {
+    return master_weights.size().value > 0 ? master_weights : parameters;
+  }
+
  private:
-  RankMemory(Device& device, const RankBlock& places, Bytes flat, Bytes arena_size)
+  RankMemory(Device& device, const RankBlock& places, const FlatBuffers& flat, Bytes arena_size)
       : block_(device, places.size),
-        parameters(block_.data() + places.parameters.value, flat),
-        gradients(block_.data() + places.gradients.value, flat),
-        first_moment(block_.data() + places.first_moment.value, flat),
-        second_moment(block_.data() + places.second_moment.value, flat),
+        parameters(block_.data() + places.parameters.value, flat.parameters),
+        master_weights(block_.data() + places.master_weights.value, flat.master_weights),
+        gradients(block_.data() + places.gradients.value, flat.gradients),
+        first_moment(block_.data() + places.first_moment.value, flat.moment),
+        second_moment(block_.data() + places.second_moment.value, flat.moment),
         arena(block_.data() + places.arena.value, arena_size) {}
 
   DeviceMemory block_;
 
  public:
   DeviceRange parameters;
+  DeviceRange master_weights;
   DeviceRange gradients;
   DeviceRange first_moment;
   DeviceRange second_moment;

@@ -64,16 +64,16 @@ class RankRun {
         rank_class_(program.classes.at(static_cast<std::size_t>(where_.position))),
         device_(make_device(options)),
         replay_(replay_memory(rank_class_, program.precision)),
-        memory_(*device_, Bytes{rank_class_.flat_elements * bytes_of(program.precision)},
+        memory_(*device_, flat_buffers(rank_class_.flat_elements, program.precision),
                 replay_.arena),
-        scalars_(*device_, Bytes{sizeof(double)}),
+        gradient_(*device_, Bytes{sizeof(GradientState)}),
         groups_(create_groups(world, program)),
         data_(plan.model, plan.workload, loaded_values(rank_class_)),
         sampler_(plan.workload, data_.samples()) {
-    initialise_parameters(plan, rank_class_, where_, options.initial_parameters, memory_.parameters,
-                          *device_);
+    initialise_parameters(plan, rank_class_, where_, options.initial_parameters, memory_, *device_);
     poison(memory_.arena.data(), memory_.arena.size());
-    step_ = bind_step({plan, program, where_, memory_, groups_, &loss_, squared_norm()}, *device_);
+    start_gradient_state();
+    step_ = bind_step({plan, program, where_, memory_, groups_, &loss_, gradient()}, *device_);
     if (options.trace_steps > 0) recorder_.emplace(step_, std::min(options.trace_steps, steps()));
   }
 
@@ -99,13 +99,26 @@ class RankRun {
         .count();
   }
 
-  double* squared_norm() const { return reinterpret_cast<double*>(scalars_.data()); }
+  GradientState* gradient() const { return reinterpret_cast<GradientState*>(gradient_.data()); }
+  GradientState gradient_state() const {
+    GradientState state;
+    device_->copy_to_host(reinterpret_cast<std::byte*>(&state), gradient_.data(),
+                          Bytes{sizeof(state)});
+    return state;
+  }
+  void start_gradient_state() {
+    GradientState state;
+    if (scales()) state.loss_scale = plan_.workload.loss_scaling.initial;
+    device_->copy_from_host(gradient_.data(), reinterpret_cast<const std::byte*>(&state),
+                            Bytes{sizeof(state)});
+  }
+  bool scales() const { return scales_loss(program_.precision); }
 
-  void note_gradient_norm() {
-    double squared = 0.0;
-    device_->copy_to_host(reinterpret_cast<std::byte*>(&squared), scalars_.data(),
-                          Bytes{sizeof(double)});
-    result_.gradient_norms.push_back(std::sqrt(squared));
+  /// `scale`: the loss scale of the step that was done last.
+  void note_gradient(double scale) {
+    if (rank_class_.norm_ranges.empty()) return;
+    result_.gradient_norms.push_back(std::sqrt(gradient_state().squared_norm) / scale);
+    if (scales()) result_.loss_scales.push_back(scale);
   }
 
   std::int64_t steps() const {
@@ -125,14 +138,15 @@ class RankRun {
                       recorder_ ? &*recorder_ : nullptr);
     StopVote vote(world_, options_.interrupt);
     while (result_.steps < steps && !result_.interrupted) {
+      const double scale = gradient_state().loss_scale;
       const Clock::time_point begin = Clock::now();
       const double loss = runner.run(result_.steps);
       const std::chrono::duration<double> elapsed = Clock::now() - begin;
       losses_.push_back(where_.tensor == 0 ? loss : 0.0);
       seconds_.push_back(elapsed.count());
-      if (plan_.workload.optimizer.max_gradient_norm) note_gradient_norm();
+      note_gradient(scale);
       ++result_.steps;
-      if (snapshots.contains(result_.steps)) take_snapshot();
+      if (snapshots.contains(result_.steps)) take_snapshot(scale);
       if (options_.progress && world_.rank() == 0) {
         options_.progress({result_.steps, steps, Seconds{elapsed.count()}});
       }
@@ -141,15 +155,18 @@ class RankRun {
     }
   }
 
-  void take_snapshot() {
+  void take_snapshot(double loss_scale) {
     const auto collect = [this](const DeviceRange& flat) {
       return collect_tensors(world_, plan_, program_,
-                             copy_flat(flat, program_.precision, *device_));
+                             copy_flat(flat, state_type(program_.precision), *device_));
     };
     Snapshot snapshot;
     snapshot.after_step = result_.steps;
-    snapshot.parameters = collect(memory_.parameters);
+    snapshot.parameters = collect(memory_.exact_parameters());
     snapshot.gradients = collect(memory_.gradients);
+    for (LogicalTensor& gradient : snapshot.gradients) {
+      for (double& value : gradient.values) value /= loss_scale;
+    }
     if (world_.rank() == 0) result_.snapshots.push_back(std::move(snapshot));
   }
 
@@ -204,7 +221,7 @@ class RankRun {
   std::unique_ptr<Device> device_;
   MemoryReplay replay_;
   RankMemory memory_;
-  DeviceMemory scalars_;  ///< the squared norm of the gradient
+  DeviceMemory gradient_;  ///< GradientState
   RankGroups groups_;
   InputData data_;
   Sampler sampler_;

@@ -71,8 +71,10 @@ struct RunResult {
   bool interrupted = false;
   EpochFacts epoch;
   std::vector<double> losses;  ///< per step, mean over the global batch
-  /// Per step, before it was scaled down; empty where the optimizer does not clip.
+  /// Per step, before it was clipped; empty where neither the optimizer clips nor the loss is
+  /// scaled.
   std::vector<double> gradient_norms;
+  std::vector<double> loss_scales;     ///< per step; empty where the loss is not scaled
   std::vector<Seconds> step_times;     ///< per step, of the slowest rank
   MemoryReplay memory;                 ///< of this rank
   std::vector<RankSummary> summaries;  ///< per rank

@@ -52,6 +52,7 @@ double StepRunner::run(std::int64_t step) {
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     if (outstanding_[i]) complete(i);
   }
+  if (step_.loss_scale) device_.run(*step_.loss_scale);
   device_.synchronize();
   stamp();
   return loss_;

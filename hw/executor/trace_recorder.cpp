@@ -197,7 +197,7 @@ class StepTranslator {
   void sample_flat(std::int64_t local_ns) {
     MemoryByKind flat;
     for (const TensorKind kind :
-         {TensorKind::kParameter, TensorKind::kGradient, TensorKind::kMoment}) {
+         {TensorKind::kParameter, TensorKind::kGradient, TensorKind::kOptimizerState}) {
       flat.bytes[static_cast<std::size_t>(kind)] = traced_.replay.peak.of(kind).value;
     }
     add_sample(flat, local_ns);

@@ -35,6 +35,7 @@ ClassEmitter::ClassEmitter(const LoweringContext& context, int position)
                                                          : Sharding::kReplicated;
       shard.weight = add_tensor(tensor);
       tensor.kind = TensorKind::kGradient;
+      tensor.dtype = state_type(context.workload.precision);
       shard.gradient = add_tensor(tensor);
       shard_of_[p.index] = static_cast<std::uint32_t>(lowered_.rank_class.parameters.size());
       lowered_.rank_class.parameters.push_back(shard);
@@ -79,7 +80,17 @@ TensorId ClassEmitter::value_tensor(ValueId value) {
 
 TensorId ClassEmitter::extra(std::int64_t rows, std::int64_t columns, TensorKind kind,
                              Sharding sharding) {
-  Tensor tensor{kind, context_.workload.precision};
+  return add_matrix(rows, columns, kind, sharding, context_.workload.precision);
+}
+
+TensorId ClassEmitter::statistics(std::int64_t rows, std::int64_t columns, TensorKind kind,
+                                  Sharding sharding) {
+  return add_matrix(rows, columns, kind, sharding, state_type(context_.workload.precision));
+}
+
+TensorId ClassEmitter::add_matrix(std::int64_t rows, std::int64_t columns, TensorKind kind,
+                                  Sharding sharding, DType dtype) {
+  Tensor tensor{kind, dtype};
   tensor.rows = rows;
   tensor.columns = columns;
   tensor.sharding = sharding;
@@ -182,8 +193,8 @@ Operation& ClassEmitter::emit(OpCode code, OpShape shape, std::vector<TensorId> 
   operation.flop = flop_of(code, shape);
   operation.bytes = traffic_of(code, shape, dtype);
   if (const std::int64_t scratch = workspace_bytes(code, shape, dtype).value; scratch > 0) {
-    const std::int64_t element = bytes_of(dtype);
-    operation.workspace = extra(1, (scratch + element - 1) / element, TensorKind::kWorkspace);
+    const std::int64_t element = bytes_of(state_type(dtype));
+    operation.workspace = statistics(1, (scratch + element - 1) / element, TensorKind::kWorkspace);
   }
   body_->operations.push_back(std::move(operation));
   return body_->operations.back();

@@ -39,6 +39,11 @@ class ClassEmitter {
   TensorId value_tensor(ValueId value);
   TensorId extra(std::int64_t rows, std::int64_t columns, TensorKind kind,
                  Sharding sharding = Sharding::kReplicated);
+  /// The same in state_type.
+  TensorId statistics(std::int64_t rows, std::int64_t columns, TensorKind kind,
+                      Sharding sharding = Sharding::kReplicated);
+  TensorId add_matrix(std::int64_t rows, std::int64_t columns, TensorKind kind, Sharding sharding,
+                      DType dtype);
   TensorId saved(OpId op, std::size_t slot) const { return saved_[op.index][slot]; }
   TensorId weight(ParameterId parameter) const;
   Output weight_gradient(ParameterId parameter);

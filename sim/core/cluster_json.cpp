@@ -19,7 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array kDTypes = enum_names(DType::kFloat32, DType::kFloat64, DType::kInt32);
+constexpr std::array kDTypes =
+    enum_names(DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kBFloat16, DType::kFloat16);
 constexpr std::array kFunctions{
     EnumName<Activation>{"relu", Activation::kRelu},
     EnumName<Activation>{"gelu_erf", Activation::kGeluErf},

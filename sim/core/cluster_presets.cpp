@@ -10,6 +10,7 @@ struct Sheet {
   ClusterPreset preset;
   const char* device;
   std::int64_t memory_gib;
+  double half_flop_per_s;  ///< bfloat16 and float16
   double float32_flop_per_s;
   double float64_flop_per_s;
   double memory_bytes_per_s;
@@ -17,13 +18,15 @@ struct Sheet {
   double network_bytes_per_s;  ///< InfiniBand
 };
 
-// Sources: NVIDIA A100, H100 and B200 data sheets (non-tensor float32 and float64 peaks, HBM
+// Sources: NVIDIA A100, H100 and B200 data sheets (dense tensor-core peak of the 16-bit types,
+// non-tensor float32 and float64 peaks, HBM
 // bandwidth, half of the bidirectional NVLink figure); 200 or 400 Gbit/s InfiniBand per GPU as in
 // the DGX reference systems.
 constexpr std::array kSheets{
     Sheet{{"dgx-a100", "8 x A100 80 GB, NVLink 3, HDR InfiniBand"},
           "A100-SXM4-80GB",
           80,
+          312e12,
           19.5e12,
           9.7e12,
           2.039e12,
@@ -32,6 +35,7 @@ constexpr std::array kSheets{
     Sheet{{"dgx-h100", "8 x H100 80 GB, NVLink 4, NDR InfiniBand"},
           "H100-SXM5-80GB",
           80,
+          989e12,
           67e12,
           34e12,
           3.35e12,
@@ -40,6 +44,7 @@ constexpr std::array kSheets{
     Sheet{{"dgx-b200", "8 x B200 180 GB, NVLink 5, NDR InfiniBand"},
           "B200-180GB",
           180,
+          2250e12,
           80e12,
           40e12,
           8.0e12,
@@ -62,6 +67,8 @@ std::optional<Cluster> make_cluster_preset(std::string_view name, int nodes) {
     c.devices_per_node = 8;
     c.device.name = sheet.device;
     c.device.memory = Bytes{sheet.memory_gib << 30};
+    c.device.peak[DType::kBFloat16] = FlopPerSecond{sheet.half_flop_per_s};
+    c.device.peak[DType::kFloat16] = FlopPerSecond{sheet.half_flop_per_s};
     c.device.peak[DType::kFloat32] = FlopPerSecond{sheet.float32_flop_per_s};
     c.device.peak[DType::kFloat64] = FlopPerSecond{sheet.float64_flop_per_s};
     c.device.memory_bandwidth = BytesPerSecond{sheet.memory_bytes_per_s};

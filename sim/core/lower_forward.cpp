@@ -79,8 +79,8 @@ void ClassEmitter::forward_body(const DropoutOp&) {
 
 void ClassEmitter::forward_body(const LayerNormOp&) {
   const TensorId x = value_tensor(in(0));
-  const TensorId mean = extra(rows_of(out()), 1, TensorKind::kActivation);
-  const TensorId rstd = extra(rows_of(out()), 1, TensorKind::kActivation);
+  const TensorId mean = statistics(rows_of(out()), 1, TensorKind::kActivation);
+  const TensorId rstd = statistics(rows_of(out()), 1, TensorKind::kActivation);
   saved_[current_.index] = {x, mean, rstd};
   emit(OpCode::kLayerNormForward, matrix(out()),
        {x, weight(op().parameters[0]), weight(op().parameters[1])},
@@ -89,7 +89,7 @@ void ClassEmitter::forward_body(const LayerNormOp&) {
 
 void ClassEmitter::forward_body(const RmsNormOp&) {
   const TensorId x = value_tensor(in(0));
-  const TensorId rstd = extra(rows_of(out()), 1, TensorKind::kActivation);
+  const TensorId rstd = statistics(rows_of(out()), 1, TensorKind::kActivation);
   saved_[current_.index] = {x, rstd};
   emit(OpCode::kRmsNormForward, matrix(out()), {x, weight(op().parameters[0])},
        {{value_tensor(out())}, {rstd}});
@@ -106,8 +106,8 @@ void ClassEmitter::forward_body(const AttentionOp& body) {
   const TensorId k = value_tensor(in(1));
   const TensorId v = value_tensor(in(2));
   const TensorId y = value_tensor(out());
-  const TensorId lse =
-      extra(shape.batch * shape.heads, shape.queries, TensorKind::kActivation, Sharding::kRows);
+  const TensorId lse = statistics(shape.batch * shape.heads, shape.queries, TensorKind::kActivation,
+                                  Sharding::kRows);
   saved_[current_.index] = {q, k, v, y, lse};
   emit(OpCode::kAttentionForward, shape, {q, k, v}, {{y}, {lse}}).flop =
       flop_of(OpCode::kAttentionForward, shape, causal);
@@ -119,14 +119,14 @@ void ClassEmitter::forward_body(const CrossEntropyOp&) {
   const std::int64_t rows = rows_of(in(0));
   const std::int64_t shards = context_.sharding.split(in(0)) ? context_.layout.tp : 1;
   const OpShape shape{.rows = rows, .columns = local_features(in(0))};
-  TensorId stats = extra(rows, 3, TensorKind::kWorkspace);
+  TensorId stats = statistics(rows, 3, TensorKind::kWorkspace);
   emit(OpCode::kCrossEntropyStats, shape, {logits, classes}, {{stats}});
   if (shards > 1) {
-    const TensorId gathered = extra(shards * rows, 3, TensorKind::kCommunication);
+    const TensorId gathered = statistics(shards * rows, 3, TensorKind::kCommunication);
     emit(OpCode::kTensorAllGather, {.rows = rows, .columns = 3}, {stats}, {{gathered}});
     stats = gathered;
   }
-  const TensorId lse = extra(rows, 1, TensorKind::kActivation);
+  const TensorId lse = statistics(rows, 1, TensorKind::kActivation);
   saved_[current_.index] = {logits, classes, lse};
   emit(OpCode::kCrossEntropyLoss, {.rows = rows, .columns = 3 * shards}, {stats, classes}, {{lse}});
   lowered_.rank_class.computes_loss = true;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "sim/core/error.hpp"
+#include "sim/core/resident_memory.hpp"
 
 namespace parplan {
 namespace {
@@ -33,17 +34,17 @@ Bytes MemoryByKind::total() const {
 }
 
 MemoryCursor::MemoryCursor(const RankClass& rank_class, DType precision) : rank_class_(rank_class) {
-  const std::int64_t flat = rank_class.flat_elements * bytes_of(precision);
-  live_.bytes[static_cast<std::size_t>(TensorKind::kParameter)] = flat;
-  live_.bytes[static_cast<std::size_t>(TensorKind::kGradient)] = flat;
-  live_.bytes[static_cast<std::size_t>(TensorKind::kMoment)] = 2 * flat;
+  const FlatBuffers flat = flat_buffers(rank_class.flat_elements, precision);
+  live_.bytes[static_cast<std::size_t>(TensorKind::kParameter)] = flat.parameters.value;
+  live_.bytes[static_cast<std::size_t>(TensorKind::kGradient)] = flat.gradients.value;
+  live_.bytes[static_cast<std::size_t>(TensorKind::kOptimizerState)] = flat.optimizer_state().value;
 }
 
 bool MemoryCursor::is_flat(TensorId tensor) const {
   switch (rank_class_.tensors.at(tensor.index).kind) {
     case TensorKind::kParameter:
     case TensorKind::kGradient:
-    case TensorKind::kMoment:
+    case TensorKind::kOptimizerState:
       return true;
     case TensorKind::kInput:
     case TensorKind::kActivation:
@@ -176,7 +177,7 @@ MemorySample sample_of(const MemoryByKind& live) {
   MemorySample sample;
   sample.parameters = live.of(TensorKind::kParameter);
   sample.gradients = live.of(TensorKind::kGradient);
-  sample.moments = live.of(TensorKind::kMoment);
+  sample.moments = live.of(TensorKind::kOptimizerState);
   sample.activations = live.of(TensorKind::kInput) + live.of(TensorKind::kActivation) +
                        live.of(TensorKind::kActivationGradient);
   sample.buffers = live.of(TensorKind::kCommunication) + live.of(TensorKind::kWorkspace);

@@ -31,7 +31,8 @@ MemorySample sample_of(const MemoryByKind& live);
 /// live tensor: what the executor does, without doing it. Allocation follows list order, never
 /// time, so every rank of the class and the simulator see the same places.
 ///
-/// - Parameters, gradients and moments lie in flat buffers outside the arena and are always live.
+/// - Parameters, gradients and the optimizer's state lie in flat buffers outside the arena and are
+/// always live.
 /// - Everything else has one instance per microbatch, in an arena served by OffsetAllocator.
 /// - An operation's workspace is live while it runs, unless its `allocates` lists it: then its
 ///   `frees` do, too.
@@ -74,7 +75,7 @@ struct MemoryPoint {
 };
 
 struct MemoryReplay {
-  Bytes flat;         ///< parameters, gradients and both moments
+  Bytes flat;         ///< parameters, gradients and the optimizer's state
   Bytes arena;        ///< address range that everything else needs
   MemoryByKind peak;  ///< at the first moment at which the total is largest
   std::size_t peak_point = 0;

@@ -96,12 +96,18 @@ Flop flop_of(OpCode code, const OpShape& shape, bool causal) {
 
 Bytes traffic_of(OpCode code, const OpShape& s, DType dtype) {
   const std::int64_t element = bytes_of(dtype);
+  const std::int64_t state = bytes_of(state_type(dtype));
   const std::int64_t matrix = s.rows * s.columns;
   switch (code) {
     case OpCode::kLinearForward:
     case OpCode::kLinearBackwardInput:
-    case OpCode::kLinearBackwardWeight:
       return Bytes{element * (matrix + s.rows * s.inner + s.columns * s.inner)};
+    case OpCode::kLinearBackwardWeight:
+      return Bytes{element * (matrix + s.rows * s.inner) + state * s.columns * s.inner};
+    case OpCode::kAdam:
+      return Bytes{matrix * (state * matrices_touched(code) + (is_half(dtype) ? element : 0))};
+    case OpCode::kGradientNorm:
+      return Bytes{state * matrix};
     case OpCode::kAttentionForward:
     case OpCode::kAttentionBackward: {
       const std::int64_t queries = s.batch * s.queries * s.heads * s.head_dim;
@@ -110,7 +116,7 @@ Bytes traffic_of(OpCode code, const OpShape& s, DType dtype) {
       return Bytes{element * (forward ? 2 * queries + 2 * keys : 4 * queries + 4 * keys)};
     }
     case OpCode::kEmbeddingBackward:
-      return Bytes{element * (2 * matrix + s.inner * s.columns)};
+      return Bytes{element * 2 * matrix + state * s.inner * s.columns};
     default:
       return Bytes{element * matrix * matrices_touched(code)};
   }

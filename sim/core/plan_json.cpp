@@ -19,6 +19,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::array kPrecisions{
     EnumName<DType>{"float32", DType::kFloat32},
     EnumName<DType>{"float64", DType::kFloat64},
+    EnumName<DType>{"bfloat16", DType::kBFloat16},
+    EnumName<DType>{"float16", DType::kFloat16},
 };
 constexpr std::array kOptimizers{
     EnumName<OptimizerKind>{"adam", OptimizerKind::kAdam},
@@ -180,13 +182,18 @@ Json training_json(const Plan& plan) {
 }  // namespace
 
 Json to_json(const Workload& w) {
-  return {{"global_batch", w.global_batch},
-          {"sequence", w.sequence},
-          {"source_sequence", w.source_sequence},
-          {"precision", name_of<DType>(w.precision, kPrecisions)},
-          {"optimizer", optimizer_json(w.optimizer)},
-          {"data", data_json(w.data)},
-          {"seed", w.seed}};
+  Json json{{"global_batch", w.global_batch},
+            {"sequence", w.sequence},
+            {"source_sequence", w.source_sequence},
+            {"precision", name_of<DType>(w.precision, kPrecisions)}};
+  if (scales_loss(w.precision)) {
+    json["loss_scaling"] = {{"initial", w.loss_scaling.initial},
+                            {"growth_interval", w.loss_scaling.growth_interval}};
+  }
+  json["optimizer"] = optimizer_json(w.optimizer);
+  json["data"] = data_json(w.data);
+  json["seed"] = w.seed;
+  return json;
 }
 
 Workload read_workload(JsonReader& r) {
@@ -195,6 +202,12 @@ Workload read_workload(JsonReader& r) {
   w.sequence = r.integer<std::int64_t>("sequence", 1, kMostPositions);
   w.source_sequence = r.integer<std::int64_t>("source_sequence", 1, kMostPositions);
   w.precision = r.enumeration<DType>("precision", kPrecisions);
+  if (scales_loss(w.precision)) {
+    r.optional_object("loss_scaling", [&w](JsonReader& s) {
+      w.loss_scaling.initial = s.number("initial", NumberRange::above(0));
+      w.loss_scaling.growth_interval = s.integer<std::int64_t>("growth_interval", 0);
+    });
+  }
   r.object("optimizer", [&w](JsonReader& o) { w.optimizer = read_optimizer(o); });
   r.object("data", [&w](JsonReader& d) { w.data = read_data(d); });
   w.seed = r.integer<std::uint64_t>("seed");

@@ -8,8 +8,8 @@ std::string_view name_of(TensorKind kind) {
       return "parameters";
     case TensorKind::kGradient:
       return "gradients";
-    case TensorKind::kMoment:
-      return "optimizer moments";
+    case TensorKind::kOptimizerState:
+      return "optimizer state";
     case TensorKind::kInput:
       return "inputs";
     case TensorKind::kActivation:

@@ -21,7 +21,7 @@ namespace parplan {
 enum class TensorKind : std::uint8_t {
   kParameter,
   kGradient,
-  kMoment,
+  kOptimizerState,      ///< moments and, where there are any, master weights
   kInput,               ///< token ids, features, targets of a microbatch
   kActivation,          ///< produced in forward
   kActivationGradient,  ///< produced in backward
@@ -34,7 +34,8 @@ std::string_view name_of(TensorKind kind);
 enum class Sharding : std::uint8_t { kReplicated, kRows, kColumns };
 
 /// One tensor of a rank class. Activations, their gradients, inputs and buffers exist once per
-/// microbatch in flight; parameters, gradients and moments live in flat buffers for the whole run.
+/// microbatch in flight; parameters, gradients and the optimizer's state live in flat buffers for
+/// the whole run.
 struct Tensor {
   TensorKind kind = TensorKind::kActivation;
   DType dtype = DType::kFloat32;
@@ -187,8 +188,8 @@ struct RankClass {
   std::vector<Tensor> tensors;
   std::vector<ParameterShard> parameters;
   std::vector<Bucket> buckets;
-  std::vector<NormRange> norm_ranges;  ///< where the gradient is clipped
-  std::int64_t flat_elements = 0;      ///< of each of: parameters, gradients, two moments
+  std::vector<NormRange> norm_ranges;  ///< where the gradient is clipped or scaled
+  std::int64_t flat_elements = 0;      ///< of each of the FlatBuffers
   std::vector<Body> bodies;
   std::vector<Instruction> instructions;  ///< one training step
   bool computes_loss = false;

@@ -20,21 +20,39 @@ constexpr Bytes resident_bytes(Bytes size) {
   return Bytes{(size.value + kHugePage.value - 1) / kHugePage.value * kHugePage.value};
 }
 
+/// Sizes of the buffers that hold something for every element of a rank's parameters, for the whole
+/// run.
+struct FlatBuffers {
+  Bytes parameters;      ///< in the precision of the run
+  Bytes master_weights;  ///< 0 where the parameters themselves are kept in state_type
+  Bytes gradients;       ///< state_type
+  Bytes moment;          ///< each of the two; state_type
+  Bytes optimizer_state() const { return master_weights + moment * 2; }
+};
+FlatBuffers flat_buffers(std::int64_t elements, DType precision);
+
 /// Where a rank's tensors lie in the one block that it reserves: offsets from its start, each a
-/// multiple of 64 bytes. Parameters, gradients and the moments have the same size.
+/// multiple of 64 bytes.
 struct RankBlock {
   Bytes parameters;
+  Bytes master_weights;
   Bytes gradients;
   Bytes first_moment;
   Bytes second_moment;
   Bytes arena;
   Bytes size;
 };
-/// `flat`: of one of the four flat buffers.
-RankBlock rank_block(Bytes flat, Bytes arena);
+RankBlock rank_block(const FlatBuffers& flat, Bytes arena);
 
 /// What the block of a rank of this class keeps resident.
 Bytes resident_block_bytes(const RankClass& rank_class, DType precision, Bytes arena);
+
+/// Floats that an operand of so many elements takes when it is widened: whole cache lines.
+constexpr std::int64_t widened_place(std::int64_t elements) { return (elements + 15) / 16 * 16; }
+
+/// What the CPU keeps to compute in a 16-bit precision: the operands of one operation in float32,
+/// at most; 0 in other precisions.
+Bytes widening_bytes(const RankClass& rank_class);
 
 /// A synthetic set of real features is drawn once, before the first step, and kept in memory up to
 /// this size; beyond it the samples are drawn at every step.

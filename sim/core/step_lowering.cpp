@@ -325,7 +325,8 @@ class StepWriter {
     instruction.bucket = bucket;
     instruction.flat_begin = range.begin;
     instruction.flat_end = range.end;
-    instruction.bytes = Bytes{(range.end - range.begin) * bytes_of(context_.workload.precision)};
+    instruction.bytes =
+        Bytes{(range.end - range.begin) * bytes_of(state_type(context_.workload.precision))};
     instruction.waits = std::move(waits);
     reductions_[bucket].push_back(static_cast<std::uint32_t>(list_.size()));
     list_.push_back(std::move(instruction));
@@ -342,7 +343,8 @@ class StepWriter {
         if (!done) reduce(bucket, reductions_[bucket]);
       }
     }
-    if (context_.workload.optimizer.max_gradient_norm) find_norm();
+    const Workload& workload = context_.workload;
+    if (workload.optimizer.max_gradient_norm || scales_loss(workload.precision)) find_norm();
     for (std::size_t b = 0; b < bucket_ready_.size(); ++b) optimize(static_cast<int>(b));
   }
 
@@ -418,7 +420,7 @@ class StepWriter {
       instruction.group_positions = tied_.at(parameter);
       instruction.bucket = static_cast<int>(bucket - buckets.begin());
       instruction.bytes =
-          Bytes{(bucket->end - bucket->begin) * bytes_of(context_.workload.precision)};
+          Bytes{(bucket->end - bucket->begin) * bytes_of(state_type(context_.workload.precision))};
       reductions_[instruction.bucket].push_back(static_cast<std::uint32_t>(list_.size()));
       list_.push_back(std::move(instruction));
     }
@@ -461,8 +463,8 @@ void lower_step(const LoweringContext& context, const Stack& stack,
                 std::vector<LoweredClass>& classes) {
   const TiedPositions tied = tied_positions(classes);
   for (LoweredClass& lowered : classes) {
-    auto ready =
-        FlatOrder(stack, tied, context.workload.precision, lowered).assign(context.layout.dp > 1);
+    auto ready = FlatOrder(stack, tied, state_type(context.workload.precision), lowered)
+                     .assign(context.layout.dp > 1);
     StepWriter(context, stack, tied, lowered, std::move(ready)).write();
   }
 }

@@ -37,7 +37,7 @@ struct MemorySample {
   Picoseconds time;
   Bytes parameters;
   Bytes gradients;
-  Bytes moments;
+  Bytes moments;      ///< the optimizer's state: moments and master weights
   Bytes activations;  ///< inputs, activations and their gradients
   Bytes buffers;      ///< communication and workspace
   Bytes total() const { return parameters + gradients + moments + activations + buffers; }

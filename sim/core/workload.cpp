@@ -33,6 +33,16 @@ void check_schedule(const Optimizer& o) {
   }
 }
 
+void check_loss_scaling(const Workload& w) {
+  const LossScaling& s = w.loss_scaling;
+  if (!scales_loss(w.precision) && !(s == LossScaling{})) {
+    throw InputError("only float16 scales its loss; leave the loss scaling out");
+  }
+  if (!(s.initial > 0.0 && s.initial < kInf)) {
+    throw InputError("the first loss scale must be a positive number");
+  }
+}
+
 }  // namespace
 
 double learning_rate_at(const Optimizer& o, std::int64_t step) {
@@ -75,6 +85,7 @@ void check_workload(const Workload& w) {
     throw InputError("the largest gradient norm must be a positive number");
   }
   check_schedule(w.optimizer);
+  check_loss_scaling(w);
 }
 
 }  // namespace parplan

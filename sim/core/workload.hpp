@@ -49,6 +49,19 @@ double learning_rate_at(const Optimizer& optimizer, std::int64_t step);
 /// torch.nn.utils.clip_grad_norm_ does it.
 double clip_factor(double norm, double max_norm);
 
+/// The loss is multiplied by a scale before backward, so that small gradients do not vanish in
+/// float16, and gradients are divided by it again; a step in which some are not finite moves no
+/// parameter. As torch.amp.GradScaler does it: twice the scale after `growth_interval` such steps
+/// without one that is not finite, half of it after one that is not.
+struct LossScaling {
+  double initial = 65536.0;
+  std::int64_t growth_interval = 2000;  ///< 0: the scale stays as it is
+
+  bool operator==(const LossScaling&) const = default;
+};
+/// Whether a run in this precision scales its loss.
+constexpr bool scales_loss(DType precision) { return precision == DType::kFloat16; }
+
 enum class DataKind : std::uint8_t {
   kSynthetic,  ///< keyed random samples, the same in every layout
   kTokenFile,  ///< memory-mapped token ids; a sample is `sequence` tokens, targets are shifted by
@@ -77,6 +90,7 @@ struct Workload {
   std::int64_t source_sequence = 1;  ///< positions per sample on an encoder's side
   DType precision = DType::kFloat32;
   Optimizer optimizer;
+  LossScaling loss_scaling;  ///< where scales_loss(precision)
   DataSource data;
   std::uint64_t seed = 1;  ///< keys initialisation, dropout, synthetic data and shuffling
 

@@ -24,7 +24,7 @@ Bytes workspace_bytes(OpCode code, const OpShape& shape, DType dtype) {
                    ? transposed + keys * queries + (keys + queries) * rows
                    : 2 * transposed + 2 * keys * queries + 3 * (keys + queries) * rows;
   }
-  return Bytes{elements * bytes_of(dtype)};
+  return Bytes{elements * bytes_of(state_type(dtype))};
 }
 
 }  // namespace parplan

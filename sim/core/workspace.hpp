@@ -12,8 +12,8 @@ inline constexpr std::int64_t kAttentionQueryTile = 128;
 inline constexpr std::int64_t kAttentionKeyTile = 128;
 inline constexpr std::int64_t kAttentionPadding = 16;
 
-/// Scratch that one operation needs beside its operands; 0 for most. Every device keeps to it, so
-/// that predicted memory is exact:
+/// Scratch that one operation of a run in precision `dtype` needs beside its operands, with
+/// elements of state_type; 0 for most. Every device keeps to it, so that predicted memory is exact:
 /// - layer norm backward: partial sums of dgamma and dbeta, 2 x columns elements; RMS norm:
 /// columns;
 /// - attention, with Q and K the tile's queries (padded) and keys, D the head dimension, P the

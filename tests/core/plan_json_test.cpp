@@ -81,6 +81,22 @@ TEST_CASE("a plan keeps the largest gradient norm, if it has one", "[core]") {
              ContainsSubstring("expected a number > 0"));
 }
 
+TEST_CASE("a plan in float16 keeps its loss scaling; no other precision has one", "[core]") {
+  Plan plan = sample_plan("seed-mlp");
+  plan.workload.precision = DType::kBFloat16;
+  const std::string without = dump(to_json(plan));
+  CHECK(read_plan(JsonDocument("plan.json", without)) == plan);
+  CHECK(without.find("loss_scaling") == std::string::npos);
+  plan.workload.precision = DType::kFloat16;
+  plan.workload.loss_scaling = {1024.0, 0};
+  const std::string text = dump(to_json(plan));
+  CHECK(read_plan(JsonDocument("plan.json", text)) == plan);
+  CHECK_THAT(read_error(replaced(text, "\"initial\": 1024.0", "\"initial\": -1")),
+             ContainsSubstring("$.workload.loss_scaling.initial: expected a number > 0"));
+  CHECK_THAT(read_error(replaced(text, "\"float16\"", "\"bfloat16\"")),
+             ContainsSubstring("unknown key 'loss_scaling'"));
+}
+
 TEST_CASE("a plan keeps the schedule of its learning rate, and only what it uses", "[core]") {
   Plan plan = sample_plan("seed-mlp");
   CHECK(dump(to_json(plan)).find("warmup_steps") == std::string::npos);

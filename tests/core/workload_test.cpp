@@ -82,6 +82,21 @@ TEST_CASE("a largest gradient norm that clips everything or nothing is refused",
   }
 }
 
+TEST_CASE("only float16 scales its loss, by a positive number", "[core]") {
+  Workload w;
+  w.precision = DType::kFloat16;
+  CHECK_NOTHROW(check_workload(w));
+  w.loss_scaling.initial = 8.0;
+  CHECK_NOTHROW(check_workload(w));
+  w.precision = DType::kBFloat16;
+  CHECK_THROWS_AS(check_workload(w), InputError);
+  w.precision = DType::kFloat16;
+  for (const double scale : {0.0, -1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
+    w.loss_scaling.initial = scale;
+    CHECK_THROWS_AS(check_workload(w), InputError);
+  }
+}
+
 TEST_CASE("schedules that contradict themselves are refused", "[core]") {
   CHECK_NOTHROW(check_optimizer(with_schedule({Decay::kLinear, 2, 3, 0.4})));
   CHECK_THROWS_AS(check_optimizer(with_schedule({Decay::kLinear, 3, 3, 0.1})), InputError);

@@ -73,15 +73,16 @@ class ShadowRun {
     const std::string name(name_of(operation.code));
     for (std::size_t n = 0; n < operation.inputs.size(); ++n) {
       const std::byte* place =
-          bound.kind == BoundOperation::Kind::kKernel ? bound.call.inputs[n] : bound.part.data;
+          bound.kind == BoundOperation::Kind::kKernel ? bound.call.inputs[n].data : bound.part.data;
       read({{operation.inputs[n], microbatch}, place}, name);
     }
     if (operation.workspace) write({{*operation.workspace, microbatch}, bound.call.workspace});
     for (std::size_t n = 0; n < operation.outputs.size(); ++n) {
       const TensorInstance instance{operation.outputs[n].tensor, microbatch};
       if (bound.kind == BoundOperation::Kind::kKernel) {
-        if (bound.call.accumulate[n]) read({instance, bound.call.outputs[n]}, name + " adds to");
-        write({instance, bound.call.outputs[n]});
+        if (bound.call.accumulate[n])
+          read({instance, bound.call.outputs[n].data}, name + " adds to");
+        write({instance, bound.call.outputs[n].data});
       } else {
         write({instance,
                bound.kind == BoundOperation::Kind::kLoad ? bound.target : bound.whole.data});
@@ -150,7 +151,7 @@ std::vector<std::string> problems_of(const Plan& plan) {
     const MeshCoordinates where = coordinates_of(world.rank(), program.layout);
     const RankClass& rank_class = program.classes[static_cast<std::size_t>(where.position)];
     const std::unique_ptr<Device> device = make_cpu_device(1);
-    const RankMemory memory(*device, Bytes{rank_class.flat_elements * bytes_of(program.precision)},
+    const RankMemory memory(*device, flat_buffers(rank_class.flat_elements, program.precision),
                             replay_memory(rank_class, program.precision).arena);
     RankGroups groups = create_groups(world, program);
     double loss = 0.0;
@@ -187,7 +188,7 @@ TEST_CASE("operations are bound to their logical place and their microbatch", "[
     if (world.rank() != 3) return;
     const RankClass& rank_class = program.classes[0];
     const std::unique_ptr<Device> device = make_cpu_device(1);
-    const RankMemory memory(*device, Bytes{rank_class.flat_elements * 8},
+    const RankMemory memory(*device, flat_buffers(rank_class.flat_elements, DType::kFloat64),
                             replay_memory(rank_class, program.precision).arena);
     double loss = 0.0;
     const BoundStep step = bind_step({plan, program, {0, 1, 1}, memory, groups, &loss}, *device);

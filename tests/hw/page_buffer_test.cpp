@@ -72,11 +72,26 @@ TEST_CASE("a buffer keeps whole huge pages resident from a quarter of a mebibyte
 }
 
 TEST_CASE("a rank's tensors lie one behind the other, at multiples of 64 bytes", "[hw]") {
-  const parplan::RankBlock block = parplan::rank_block(Bytes{100}, Bytes{1000});
+  const parplan::RankBlock block =
+      parplan::rank_block(parplan::flat_buffers(25, parplan::DType::kFloat32), Bytes{1000});
   CHECK(block.parameters == Bytes{0});
   CHECK(block.gradients == Bytes{128});
   CHECK(block.first_moment == Bytes{256});
   CHECK(block.second_moment == Bytes{384});
   CHECK(block.arena == Bytes{512});
   CHECK(block.size == Bytes{1512});
+}
+
+TEST_CASE("a 16-bit precision keeps 18 bytes for a parameter", "[hw]") {
+  // 2 for the weight, 4 each for master weight, gradient and both moments (Micikevicius et al.).
+  for (const parplan::DType half : {parplan::DType::kBFloat16, parplan::DType::kFloat16}) {
+    const parplan::FlatBuffers flat = parplan::flat_buffers(1000, half);
+    CHECK(flat.parameters == Bytes{2000});
+    CHECK(flat.gradients == Bytes{4000});
+    CHECK(flat.optimizer_state() == Bytes{12000});
+    const parplan::RankBlock block = parplan::rank_block(flat, Bytes{64});
+    CHECK(block.master_weights == Bytes{2048});
+    CHECK(block.gradients == Bytes{6080});
+    CHECK(block.size == Bytes{2048 + 4 * 4032 + 64});
+  }
 }

@@ -309,6 +309,8 @@ says err "--decay-steps: the learning rate stays as it is"
 run 2 plan "${tiny[@]}" --cluster own.json --layout single --decay cosine
 says err "--decay cosine needs --decay-steps"
 run 0 plan "${tiny[@]}" --cluster own.json --layout single --decay cosine --decay-steps 100 --warmup-steps 10
+run 2 plan "${tiny[@]}" --cluster own.json --layout single --loss-scale 2
+says err "only --precision float16 scales the loss"
 run 2 plan "${tiny[@]}" --cluster own.json --layout single --max-gradient-norm 0
 says err "--max-gradient-norm"
 run 0 recommend "${tiny[@]}" --cluster own.json --threads 1024

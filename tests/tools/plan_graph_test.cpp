@@ -60,14 +60,14 @@ TEST_CASE("a small pipeline is drawn as written here", "[tools]") {
     class="position";
     style=rounded;
     labeljust=l;
-    label="stage 0: ranks 0–1, dp 2\nper rank 36 parameters; with gradients and moments 768 B\ndp: all-reduce of 192 B in 1 bucket";
+    label="stage 0: ranks 0–1, dp 2\nper rank 36 parameters; with gradients and optimizer state 768 B\ndp: all-reduce of 192 B in 1 bucket";
     n0 [label="fc1\n36 parameters", class="layer"];
   }
   subgraph cluster_1 {
     class="position";
     style=rounded;
     labeljust=l;
-    label="stage 1: ranks 2–3, dp 2\nper rank 10 parameters; with gradients and moments 512 B\ndp: all-reduce of 128 B in 1 bucket";
+    label="stage 1: ranks 2–3, dp 2\nper rank 10 parameters; with gradients and optimizer state 512 B\ndp: all-reduce of 128 B in 1 bucket";
     n1 [label="fc2\n10 parameters", class="layer"];
   }
   n0 -> n1 [label="fc1.activation\n2 × 32 B each way", class="transfer", penwidth=2, dir=both];

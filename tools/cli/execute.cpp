@@ -226,7 +226,7 @@ class Execute : public Command {
       std::cout << "loss       " << shortest_text(result.losses.front()) << " -> "
                 << shortest_text(result.losses.back()) << "\n";
     }
-    if (!result.gradient_norms.empty()) print_norms(plan, result.gradient_norms);
+    print_gradients(plan, result);
     if (plan.expectation && median.value > 0.0) {
       std::cout << "expected   " << text_of(plan.expectation->step_time) << " ("
                 << text_of_percent(plan.expectation->step_time / median - 1.0, true)
@@ -238,13 +238,24 @@ class Execute : public Command {
     }
   }
 
-  static void print_norms(const Plan& plan, const std::vector<double>& norms) {
-    const double most = *plan.workload.optimizer.max_gradient_norm;
-    const auto larger =
-        std::count_if(norms.begin(), norms.end(), [most](double norm) { return norm > most; });
+  static void print_gradients(const Plan& plan, const hw::RunResult& result) {
+    const std::vector<double>& norms = result.gradient_norms;
+    if (norms.empty()) return;
     std::cout << "gradient   norm " << shortest_text(norms.front()) << " -> "
-              << shortest_text(norms.back()) << ", " << larger << " of " << norms.size()
-              << " steps scaled down to " << shortest_text(most) << "\n";
+              << shortest_text(norms.back());
+    if (const auto most = plan.workload.optimizer.max_gradient_norm) {
+      const auto larger =
+          std::count_if(norms.begin(), norms.end(), [most](double norm) { return norm > *most; });
+      std::cout << ", " << larger << " of " << norms.size() << " steps clipped to "
+                << shortest_text(*most);
+    }
+    std::cout << "\n";
+    if (result.loss_scales.empty()) return;
+    const auto lost =
+        std::count_if(norms.begin(), norms.end(), [](double norm) { return !std::isfinite(norm); });
+    std::cout << "loss scale " << shortest_text(result.loss_scales.front()) << " -> "
+              << shortest_text(result.loss_scales.back()) << ", " << lost << " of " << norms.size()
+              << " steps skipped\n";
   }
 
   /// Numbers that are no longer finite never become so again.
@@ -277,6 +288,7 @@ class Execute : public Command {
     if (!result.gradient_norms.empty()) {
       json["gradient_norms"] = numbers_or_null(result.gradient_norms);
     }
+    if (!result.loss_scales.empty()) json["loss_scales"] = result.loss_scales;
     nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
     for (const RankSummary& s : result.summaries) {
       ranks.push_back({{"rank", s.rank},

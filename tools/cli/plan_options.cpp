@@ -61,6 +61,17 @@ void add_format_option(CLI::App& app, OutputFormat& format) {
       ->type_name("{text, json}");
 }
 
+void add_precision_option(CLI::App& app, std::string& name, const std::string& help) {
+  add_choice(app, "--precision", name, {"float32", "float64", "bfloat16", "float16"}, help);
+}
+
+DType precision_named(std::string_view name) {
+  for (const DType type : {DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
+    if (name_of(type) == name) return type;
+  }
+  return DType::kFloat32;
+}
+
 void add_plan_options(CLI::App& app, PlanOptions& o) {
   constexpr IntegerRange kPositions{1, kMostPositions};
   constexpr std::int64_t kMostSteps = 1'000'000'000;
@@ -72,7 +83,11 @@ void add_plan_options(CLI::App& app, PlanOptions& o) {
   add_integer(app, "--sequence", o.sequence, kPositions, "Positions per sample");
   add_integer(app, "--source-sequence", o.source_sequence, kPositions,
               "Positions on an encoder's side (default: those of --sequence)");
-  add_choice(app, "--precision", o.precision, {"float32", "float64"}, "Of all numbers");
+  add_precision_option(app, o.precision, "Of weights and activations");
+  add_number(app, "--loss-scale", o.loss_scale, NumberRange::above(0),
+             "First scale of the loss in float16 (default: 65536)");
+  add_integer(app, "--loss-scale-interval", o.loss_scale_interval, {0, kMostSteps},
+              "Steps after which it doubles; 0: it never changes (default: 2000)");
   add_choice(app, "--optimizer", o.optimizer, {"adam", "adamw"}, "As PyTorch defines it");
   add_number(app, "--learning-rate", o.learning_rate, NumberRange::at_least(0), "Of the optimizer");
   add_number(app, "--weight-decay", o.weight_decay, NumberRange::at_least(0), "Of the optimizer");
@@ -230,11 +245,21 @@ LearningRateSchedule make_schedule(const PlanOptions& o) {
   return schedule;
 }
 
+void set_loss_scaling(const PlanOptions& o, Workload& w) {
+  if (!scales_loss(w.precision) && (o.loss_scale || o.loss_scale_interval)) {
+    throw InputError(std::string(o.loss_scale ? "--loss-scale" : "--loss-scale-interval") +
+                     ": only --precision float16 scales the loss; leave this out");
+  }
+  w.loss_scaling.initial = o.loss_scale.value_or(w.loss_scaling.initial);
+  w.loss_scaling.growth_interval = o.loss_scale_interval.value_or(w.loss_scaling.growth_interval);
+}
+
 Workload make_workload(const PlanOptions& o, const LoadedModel& loaded) {
   Workload w;
   set_lengths(o, loaded, w);
   w.global_batch = o.global_batch;
-  w.precision = o.precision == "float64" ? DType::kFloat64 : DType::kFloat32;
+  w.precision = precision_named(o.precision);
+  set_loss_scaling(o, w);
   w.optimizer.kind = o.optimizer == "adamw" ? OptimizerKind::kAdamW : OptimizerKind::kAdam;
   w.optimizer.learning_rate = o.learning_rate;
   w.optimizer.weight_decay = o.weight_decay;

@@ -15,6 +15,10 @@ enum class OutputFormat { kText, kJson };
 /// `--format text|json`.
 void add_format_option(CLI::App& app, OutputFormat& format);
 
+/// `--precision`, as `precision_named` reads it.
+void add_precision_option(CLI::App& app, std::string& name, const std::string& help);
+DType precision_named(std::string_view name);
+
 /// What `recommend` and `plan` are asked to train, and on what.
 struct PlanOptions {
   std::string model;
@@ -27,6 +31,8 @@ struct PlanOptions {
   double learning_rate = 1e-3;
   double weight_decay = 0.0;
   std::optional<double> max_gradient_norm;
+  std::optional<double> loss_scale;
+  std::optional<std::int64_t> loss_scale_interval;
   std::string decay = "constant";
   std::int64_t warmup_steps = 0;
   std::optional<std::int64_t> decay_steps;

@@ -106,7 +106,7 @@ class Profile : public Command {
     add_text(app_, "-o,--output", output_, "Where to write the machine file");
     add_integer(app_, "--ranks", ranks_, {1, 1024},
                 "Ranks this host shall hold (default: its cores)");
-    add_choice(app_, "--precision", precision_, {"float32", "float64"}, "Of what is measured");
+    add_precision_option(app_, precision_, "Of what is measured");
     add_text(app_, "--name", name_, "Name of the machine in plans and reports");
     app_.add_flag("--quick", quick_, "Fewer and smaller runs, about a quarter of the time");
     app_.add_option("--as-ranks", as_ranks_, "Internal: measure as one of several ranks")
@@ -172,7 +172,7 @@ class Profile : public Command {
     std::cerr << text.data();
   }
 
-  DType precision() const { return precision_ == "float64" ? DType::kFloat64 : DType::kFloat32; }
+  DType precision() const { return precision_named(precision_); }
 
   Cluster base(int ranks) const {
     Cluster c;
@@ -289,7 +289,9 @@ class Profile : public Command {
     hw::RunOptions options;
     options.steps = 2;
     const hw::RunResult result = hw::run_plan(world, plan, options);
-    if (precision() == DType::kFloat32) device.product_bytes = hw::measure_product_bytes();
+    if (state_type(precision()) == DType::kFloat32) {
+      device.product_bytes = hw::measure_product_bytes();
+    }
     Cluster empty;  // times do not matter
     empty.device.peak[precision()] = FlopPerSecond{1e12};
     empty.device.product_bytes = device.product_bytes;

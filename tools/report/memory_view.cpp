@@ -23,7 +23,7 @@ struct Kind {
 constexpr std::array<Kind, 5> kKinds{{
     {"parameters", "m-parameters", &MemorySample::parameters},
     {"gradients", "m-gradients", &MemorySample::gradients},
-    {"optimizer moments", "m-moments", &MemorySample::moments},
+    {"optimizer state", "m-moments", &MemorySample::moments},
     {"activations", "m-activations", &MemorySample::activations},
     {"buffers", "m-buffers", &MemorySample::buffers},
 }};

@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "sim/core/dtype.hpp"
+#include "sim/core/resident_memory.hpp"
 #include "tools/report/markup.hpp"
 #include "tools/units_text.hpp"
 
@@ -146,13 +146,14 @@ class PlanGraph {
                               std::to_string(first + width - 1);
     if (layout.dp > 1) label += ", dp " + std::to_string(layout.dp);
     if (layout.tp > 1) label += ", tp " + std::to_string(layout.tp);
-    const std::int64_t element = bytes_of(program_.precision);
+    const FlatBuffers flat = flat_buffers(c.flat_elements, program_.precision);
     std::int64_t local = 0;
     for (const ParameterShard& p : c.parameters) local += p.local_rows * p.local_columns;
-    label += "\nper rank " + count_text(local) + " parameters; with gradients and moments " +
-             text_of(Bytes{4 * c.flat_elements * element});
+    label += "\nper rank " + count_text(local) +
+             " parameters; with gradients and optimizer state " +
+             text_of(flat.parameters + flat.gradients + flat.optimizer_state());
     if (layout.dp > 1) {
-      label += "\ndp: all-reduce of " + text_of(Bytes{c.flat_elements * element}) + " in " +
+      label += "\ndp: all-reduce of " + text_of(flat.gradients) + " in " +
                std::to_string(c.buckets.size()) + (c.buckets.size() == 1 ? " bucket" : " buckets");
     }
     return label + tensor_collectives(c);
