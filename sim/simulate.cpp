@@ -28,9 +28,9 @@ class BreakdownBuilder {
       cursor[c] = line_.finish_ps[t];
     }
     for (std::size_t c = 0; c < result.size(); ++c) {
-      // What the class waits for others between its steps.
+      // What the class waits for others between its steps; less than a picosecond is rounding.
       const Seconds rest = to_seconds(Picoseconds{line_.period_ps}) - result[c].total();
-      if (rest.value > 0.0) result[c].bubble += rest;
+      if (rest.value > 0.5e-12) result[c].bubble += rest;
     }
     return result;
   }

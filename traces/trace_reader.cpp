@@ -3,11 +3,13 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "sim/core/error.hpp"
 #include "sim/core/file_io.hpp"
 #include "sim/core/json_document.hpp"
+#include "sim/core/json_scanner.hpp"
 #include "sim/core/message_text.hpp"
 #include "sim/core/op_code.hpp"
 #include "sim/core/plan_json.hpp"
@@ -26,9 +28,7 @@ class TraceParser {
  public:
   TraceParser(const std::string& name, const std::string& text) : name_(name) {
     const auto error = parser_.parse(text).get(root_);
-    if (error != simdjson::SUCCESS) {
-      fail(std::string("not valid JSON, or cut short: ") + simdjson::error_message(error));
-    }
+    if (error != simdjson::SUCCESS) fail_parse(text, simdjson::error_message(error));
   }
 
   TraceFile parse() {
@@ -51,6 +51,15 @@ class TraceParser {
  private:
   [[noreturn]] void fail(const std::string& what) const {
     throw InputError(name_ + ": " + (where_.empty() ? "" : where_ + ": ") + what);
+  }
+
+  /// simdjson does not say where it stopped.
+  [[noreturn]] void fail_parse(const std::string& text, const char* otherwise) const {
+    const std::optional<JsonFault> fault = find_fault(text);
+    if (!fault) fail(std::string("not valid JSON: ") + otherwise);
+    const TextPosition at = position_of(text, fault->offset);
+    throw InputError(name_ + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) +
+                     ": " + fault->message);
   }
 
   /// A file of ours or of others that is no trace.
@@ -127,6 +136,7 @@ class TraceParser {
     trace.ranks = count(own, "ranks");
     if (own["threads_per_rank"].error() != simdjson::NO_SUCH_FIELD) {
       trace.threads_per_rank = count(own, "threads_per_rank");
+      if (trace.threads_per_rank < 1) fail("\"threads_per_rank\" is 0; a rank has a thread");
     }
     trace.steps = count(own, "steps");
     if (trace.steps < 1) fail("\"steps\" is 0; a trace has at least one step");

@@ -30,6 +30,12 @@ std::vector<std::string_view> split_text(std::string_view text, char separator) 
   }
 }
 
+std::string_view without_outer_spaces(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(' ');
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(' ') + 1 - first);
+}
+
 int parse_count(std::string_view item, std::string_view text, int least) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -270,9 +276,10 @@ class LayoutChecker {
 
 Layout parse_layout(std::string_view text) {
   Layout layout;
-  if (text == "single") return layout;
+  if (without_outer_spaces(text) == "single") return layout;
   std::set<std::string_view> seen;
-  for (const std::string_view part : split_text(text, ',')) {
+  for (const std::string_view spaced : split_text(text, ',')) {
+    const std::string_view part = without_outer_spaces(spaced);
     const std::size_t equals = part.find('=');
     if (equals == std::string_view::npos) {
       throw InputError("layout: " + quoted_name(part) + " has no '='; " + std::string(kForm));

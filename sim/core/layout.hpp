@@ -43,8 +43,8 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-/// "dp=2,pp=2,schedule=1f1b,microbatches=8,stages=5+5" and "mp=2,devices=0+0+1". Throws InputError
-/// that names the item and what would work.
+/// "dp=2,pp=2,schedule=1f1b,microbatches=8,stages=5+5" and "mp=2,devices=0+0+1"; spaces may stand
+/// beside the commas. Throws InputError that names the item and what would work.
 Layout parse_layout(std::string_view text);
 /// The inverse of `parse_layout`, with axes of size one left out ("single" when all are).
 std::string to_string(const Layout& layout);

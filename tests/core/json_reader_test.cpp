@@ -19,9 +19,9 @@ namespace {
 static_assert(RealQuantity<Seconds> && !IntegerQuantity<Seconds>);
 static_assert(IntegerQuantity<Bytes> && !RealQuantity<Bytes>);
 
-enum class DType { kFloat32, kBFloat16 };
-constexpr std::array kDTypeNames{EnumName<DType>{"float32", DType::kFloat32},
-                                 EnumName<DType>{"bfloat16", DType::kBFloat16}};
+enum class Precision { kFloat32, kBFloat16 };
+constexpr std::array kPrecisionNames{EnumName<Precision>{"float32", Precision::kFloat32},
+                                     EnumName<Precision>{"bfloat16", Precision::kBFloat16}};
 
 /// What reading `text`, named plan.json, by `read` says, or "no error".
 std::string error_of(const std::string& text, const std::function<void(JsonReader&)>& read) {
@@ -53,7 +53,7 @@ TEST_CASE("every kind of member is read", "[core]") {
   CHECK(reader.number("ratio") == 0.25);
   CHECK(reader.number("whole", NumberRange::between(1, 2)) == 2.0);
   CHECK(reader.boolean("on"));
-  CHECK(reader.enumeration<DType>("dtype", kDTypeNames) == DType::kBFloat16);
+  CHECK(reader.enumeration<Precision>("dtype", kPrecisionNames) == Precision::kBFloat16);
   CHECK(reader.quantity<Seconds>("latency_s").value == 1e-6);
   CHECK(reader.quantity<Bytes>("memory_bytes").value == 9007199254740993);
   std::vector<int> heads;
@@ -80,7 +80,7 @@ TEST_CASE("an optional member is none when it is absent or null, and checked oth
   CHECK(reader.optional_number("n") == 0.5);
   CHECK(reader.optional_integer<int>("i", 0, 7) == 7);
   CHECK(reader.optional_quantity<Seconds>("q")->value == 2.0);
-  CHECK(reader.optional_enumeration<DType>("e", kDTypeNames) == DType::kFloat32);
+  CHECK(reader.optional_enumeration<Precision>("e", kPrecisionNames) == Precision::kFloat32);
   CHECK(reader.optional_object("o", [](JsonReader& o) { CHECK(o.integer("x") == 1); }));
   CHECK(reader.optional_object("o").has_value());
   CHECK(reader.optional_array("a", [](JsonElement item) { CHECK(item.integer() == 1); }));
@@ -91,7 +91,7 @@ TEST_CASE("an optional member is none when it is absent or null, and checked oth
     CHECK_FALSE(reader.optional_number(none));
     CHECK_FALSE(reader.optional_integer(none));
     CHECK_FALSE(reader.optional_quantity<Bytes>(none));
-    CHECK_FALSE(reader.optional_enumeration<DType>(none, kDTypeNames));
+    CHECK_FALSE(reader.optional_enumeration<Precision>(none, kPrecisionNames));
     CHECK_FALSE(reader.optional_object(none).has_value());
     CHECK_FALSE(reader.optional_object(none, [](JsonReader&) { FAIL("read"); }));
     CHECK_FALSE(reader.optional_array(none, [](JsonElement) { FAIL("read"); }));
@@ -214,7 +214,7 @@ TEST_CASE("quantities are not negative unless they may be", "[core]") {
 TEST_CASE("an unknown name lists those allowed and guesses", "[core]") {
   const auto dtype = [](const std::string& value) {
     return error_of("{\"dtype\": " + value + "}", [](JsonReader& r) {
-      static_cast<void>(r.enumeration<DType>("dtype", kDTypeNames));
+      static_cast<void>(r.enumeration<Precision>("dtype", kPrecisionNames));
     });
   };
   CHECK(dtype("\"float23\"") ==

@@ -322,34 +322,3 @@ TEST_CASE("in-flight activations follow the schedule", "[core]") {
   const auto one = peak("pp=2,microbatches=8,schedule=1f1b,stages=2+2", 0);
   CHECK(gpipe > 3 * one);
 }
-
-TEST_CASE("a broken layout is refused with the reason and a value that works", "[core]") {
-  const Model model = tied_decoder(4);
-  const auto message = [&](const std::string& layout) -> std::string {
-    try {
-      lower(model, small_workload(), parse_layout(layout), Stack{});
-    } catch (const InputError& e) {
-      return e.what();
-    }
-    return "accepted";
-  };
-  CHECK(message("dp=3").find("does not divide by dp=3 (try dp=2 or 4)") != std::string::npos);
-  CHECK(message("tp=3").find("do not divide by tp=3") != std::string::npos);
-  CHECK(message("pp=7").find("7 stages or devices for 6 layers") != std::string::npos);
-  CHECK(message("pp=2,stages=1+1").find("places 2 layers, the model has 6") != std::string::npos);
-  CHECK(message("pp=2,mp=2").find("exclude each other") != std::string::npos);
-  CHECK(message("mp=2,microbatches=2").find("needs a pipeline") != std::string::npos);
-  CHECK(message("pp=2,microbatches=5").find("microbatches=4 or 8") != std::string::npos);
-  CHECK_THROWS_AS(parse_layout("qq=2"), InputError);
-  CHECK_THROWS_AS(parse_layout("dp=2,dp=2"), InputError);
-  CHECK_THROWS_AS(parse_layout("dp=two"), InputError);
-  CHECK_THROWS_AS(parse_layout("schedule=zigzag"), InputError);
-}
-
-TEST_CASE("layout text survives a round trip", "[core]") {
-  for (const std::string text :
-       {"single", "dp=2,tp=4", "pp=2,schedule=gpipe,microbatches=8,stages=5+6",
-        "dp=2,mp=2,devices=0+0+1", "dp=3,microbatches=4", "dp=3,schedule=gpipe,microbatches=4"}) {
-    CHECK(to_string(parse_layout(text)) == text);
-  }
-}

@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "sim/core/layout.hpp"
-#include "sim/core/model_presets.hpp"
 #include "tests/catch2_compat.hpp"
 
 using namespace parplan;
@@ -36,21 +34,4 @@ TEST_CASE("numbers in messages are the shortest that read back", "[core]") {
   CHECK(shortest_text(std::copysign(nan, -1.0)) == "nan");
   CHECK(shortest_text(nan) == "nan");
   CHECK(shortest_text(-std::numeric_limits<double>::infinity()) == "-inf");
-}
-
-TEST_CASE("a tp that does not divide the model is one sentence with those that do", "[core]") {
-  const Model model = *make_preset("llama-3.1-8b");  // 32 heads, 8 of keys and values
-  Workload w;
-  w.global_batch = 8;
-  w.sequence = 128;
-  const auto refusals = check_layout(model, w, parse_layout("tp=5"));
-  REQUIRE(refusals.size() == 1);
-  CHECK_THAT(refusals[0].reason, ContainsSubstring("do not divide by tp=5; op "));
-  CHECK_THAT(refusals[0].reason, ContainsSubstring(" more"));
-  CHECK(refusals[0].reason.size() < 250);
-  CHECK(refusals[0].suggestion == "tp=1, 2, 4 or 8");
-  for (const char* tp : {"tp=1", "tp=2", "tp=4", "tp=8"}) {
-    CHECK(check_layout(model, w, parse_layout(tp)).empty());
-  }
-  CHECK(check_layout(model, w, parse_layout("tp=16")).size() == 1);
 }

@@ -1,7 +1,6 @@
 #include "sim/core/sizes.hpp"
 
 #include "sim/core/error.hpp"
-#include "sim/core/layout.hpp"
 #include "sim/core/model_presets.hpp"
 #include "tests/catch2_compat.hpp"
 
@@ -43,24 +42,4 @@ TEST_CASE("a model ends where keys and sizes end", "[core]") {
   spec.layers = 1;
   spec.vocabulary = kMostElements;
   CHECK_THROWS_WITH(make_causal_decoder(spec), ContainsSubstring("embedding.weight"));
-}
-
-TEST_CASE("a layout's ranks are counted without wrapping", "[core]") {
-  Layout layout;
-  layout.dp = layout.tp = layout.pp = kMostRanks;
-  CHECK(layout.ranks() == std::numeric_limits<int>::max());
-  CHECK_THROWS_WITH(parse_layout("dp=1048576,tp=2"), ContainsSubstring("more than the 1048576"));
-  CHECK_THROWS_WITH(parse_layout("dp=2147483647"), ContainsSubstring("between 1 and 1048576"));
-  CHECK(parse_layout("dp=131072,tp=8").ranks() == kMostRanks);
-}
-
-TEST_CASE("devices= belong to mp", "[core]") {
-  Workload w;
-  w.global_batch = 4;
-  w.sequence = 8;
-  const Model model = *make_preset("gpt2-tiny");
-  const auto refusals = check_layout(model, w, parse_layout("pp=2,devices=0+0+0+0+1+1+1"));
-  REQUIRE(refusals.size() == 1);
-  CHECK_THAT(refusals[0].reason, ContainsSubstring("places layers for mp"));
-  CHECK_THAT(refusals[0].suggestion, ContainsSubstring("stages="));
 }

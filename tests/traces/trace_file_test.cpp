@@ -1,5 +1,6 @@
 #include "traces/trace_file.hpp"
 
+#include <algorithm>
 #include <fstream>
 
 #include "sim/core/error.hpp"
@@ -105,7 +106,11 @@ TEST_CASE("damaged traces are refused and the file is named", "[traces]") {
   REQUIRE_NOTHROW(traces::parse_trace("good.json", good));
 
   for (const std::size_t kept : {std::size_t{0}, good.size() / 3, good.size() - 3}) {
-    check_refused(good.substr(0, kept), "not valid JSON, or cut short");
+    const std::string cut = good.substr(0, kept);
+    // The end is where it was cut, after as many line ends as it has.
+    const auto line = 1 + std::count(cut.begin(), cut.end(), '\n');
+    check_refused(cut, "damaged.json:" + std::to_string(line) + ":");
+    check_refused(cut, cut.empty() ? "the file is empty" : "the end");
   }
   check_refused(R"({"traceEvents":[]})", "no \"parplan\" section");
   check_refused(R"({"format":"parplan/plan"})", "this is a parplan/plan file, a trace is needed");
@@ -118,6 +123,8 @@ TEST_CASE("damaged traces are refused and the file is named", "[traces]") {
                 "only version 1");
   check_refused(replaced(good, "\"predicted\"", "\"guessed\""), "predicted or measured");
   check_refused(replaced(good, "\"steps\": 1", "\"steps\": \"one\""), "\"steps\"");
+  check_refused(replaced(good, "\"steps\": 1", "\"threads_per_rank\": 0, \"steps\": 1"),
+                "a rank has a thread");
   // The plan inside is checked as a plan file is.
   check_refused(replaced(good, "\"bucket_bytes\"", "\"bucket_byte\""), "bucket_byte");
 
