@@ -5,11 +5,9 @@
 #include <string>
 
 #include "hw/cpu/adam.hpp"
-#include "hw/cpu/blocks.hpp"
 #include "hw/cpu/embedding.hpp"
 #include "hw/cpu/gradient_norm.hpp"
 #include "hw/cpu/threads.hpp"
-#include "hw/half.hpp"
 #include "hw/page_buffer.hpp"
 #include "sim/core/error.hpp"
 
@@ -91,10 +89,7 @@ void CpuDevice::run(const AdamCall& call, const KernelContext& context) {
     adam<float>(call, context);
   }
   if (call.rounded.data == nullptr) return;
-  for_each_block({1, call.count}, context, [&call](const Block& block) {
-    narrow(call.rounded.data + block.col * bytes_of(call.rounded.type), call.rounded.type,
-           reinterpret_cast<const float*>(call.parameters) + block.col, block.cols);
-  });
+  round_into(call.rounded, reinterpret_cast<const float*>(call.parameters), context);
 }
 
 void CpuDevice::run(const NormCall& call, const KernelContext& context) {

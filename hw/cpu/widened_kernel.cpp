@@ -86,6 +86,12 @@ float* WideningScratch::floats(std::int64_t count) {
   return reinterpret_cast<float*>(buffer_.data());
 }
 
+void round_into(const Elements& to, const float* from, const KernelContext& context) {
+  for_each_block({1, static_cast<std::int64_t>(to.count)}, context, [&](const Block& block) {
+    narrow(to.data + block.col * bytes_of(to.type), to.type, from + block.col, block.cols);
+  });
+}
+
 void run_widened(const KernelCall& call, WideningScratch& scratch, KernelState& state,
                  const KernelContext& context) {
   const Operands operands(call);
@@ -99,11 +105,7 @@ void run_widened(const KernelCall& call, WideningScratch& scratch, KernelState& 
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     const Elements& output = call.outputs[i];
     if (output.data == nullptr || !is_half(output.type)) continue;
-    const auto* from = reinterpret_cast<const float*>(wide.outputs[i].data);
-    for_each_block({1, static_cast<std::int64_t>(output.count)}, context, [&](const Block& block) {
-      narrow(output.data + block.col * bytes_of(output.type), output.type, from + block.col,
-             block.cols);
-    });
+    round_into(output, reinterpret_cast<const float*>(wide.outputs[i].data), context);
   }
 }
 
