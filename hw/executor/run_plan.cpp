@@ -100,24 +100,19 @@ class RankRun {
   }
 
   GradientState* gradient() const { return reinterpret_cast<GradientState*>(gradient_.data()); }
-  GradientState gradient_state() const {
-    GradientState state;
-    device_->copy_to_host(reinterpret_cast<std::byte*>(&state), gradient_.data(),
-                          Bytes{sizeof(state)});
-    return state;
-  }
   void start_gradient_state() {
-    GradientState state;
-    if (scales()) state.loss_scale = plan_.workload.loss_scaling.initial;
-    device_->copy_from_host(gradient_.data(), reinterpret_cast<const std::byte*>(&state),
-                            Bytes{sizeof(state)});
+    if (scales()) state_.loss_scale = plan_.workload.loss_scaling.initial;
+    device_->copy_from_host(gradient_.data(), reinterpret_cast<const std::byte*>(&state_),
+                            Bytes{sizeof(state_)});
   }
   bool scales() const { return scales_loss(program_.precision); }
 
   /// `scale`: the loss scale of the step that was done last.
   void note_gradient(double scale) {
     if (rank_class_.norm_ranges.empty()) return;
-    result_.gradient_norms.push_back(std::sqrt(gradient_state().squared_norm) / scale);
+    device_->copy_to_host(reinterpret_cast<std::byte*>(&state_), gradient_.data(),
+                          Bytes{sizeof(state_)});
+    result_.gradient_norms.push_back(std::sqrt(state_.squared_norm) / scale);
     if (scales()) result_.loss_scales.push_back(scale);
   }
 
@@ -138,7 +133,7 @@ class RankRun {
                       recorder_ ? &*recorder_ : nullptr);
     StopVote vote(world_, options_.interrupt);
     while (result_.steps < steps && !result_.interrupted) {
-      const double scale = gradient_state().loss_scale;
+      const double scale = state_.loss_scale;
       const Clock::time_point begin = Clock::now();
       const double loss = runner.run(result_.steps);
       const std::chrono::duration<double> elapsed = Clock::now() - begin;
@@ -222,6 +217,7 @@ class RankRun {
   MemoryReplay replay_;
   RankMemory memory_;
   DeviceMemory gradient_;  ///< GradientState
+  GradientState state_;    ///< its copy, as note_gradient left it
   RankGroups groups_;
   InputData data_;
   Sampler sampler_;
