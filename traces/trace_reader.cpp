@@ -57,9 +57,7 @@ class TraceParser {
   [[noreturn]] void fail_parse(const std::string& text, const char* otherwise) const {
     const std::optional<JsonFault> fault = find_fault(text);
     if (!fault) fail(std::string("not valid JSON: ") + otherwise);
-    const TextPosition at = position_of(text, fault->offset);
-    throw InputError(name_ + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) +
-                     ": " + fault->message);
+    throw InputError(located(name_, text, *fault));
   }
 
   /// A file of ours or of others that is no trace.

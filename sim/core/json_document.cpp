@@ -86,9 +86,7 @@ class ValueBuilder final : public nlohmann::json_sax<json> {
                              std::size_t error_byte) {
   const JsonFault fault =
       find_fault(text).value_or(JsonFault{error_byte, "this is not valid JSON"});
-  const TextPosition at = position_of(text, fault.offset);
-  throw InputError(name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) + ": " +
-                   fault.message);
+  throw InputError(located(name, text, fault));
 }
 
 }  // namespace

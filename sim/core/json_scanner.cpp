@@ -152,4 +152,10 @@ TextPosition position_of(std::string_view text, std::size_t offset) {
   return position;
 }
 
+std::string located(std::string_view name, std::string_view text, const JsonFault& fault) {
+  const TextPosition at = position_of(text, fault.offset);
+  return std::string(name) + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) +
+         ": " + fault.message;
+}
+
 }  // namespace parplan

@@ -56,4 +56,8 @@ struct TextPosition {
 };
 [[nodiscard]] TextPosition position_of(std::string_view text, std::size_t offset);
 
+/// "plan.json:3:17: expected ..." for a fault of the text with this name.
+[[nodiscard]] std::string located(std::string_view name, std::string_view text,
+                                  const JsonFault& fault);
+
 }  // namespace parplan
