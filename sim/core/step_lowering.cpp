@@ -315,6 +315,10 @@ class StepWriter {
     return last->to != transfer.to;
   }
 
+  Bytes reduced_bytes(const Bucket& range) const {
+    return Bytes{(range.end - range.begin) * bytes_of(state_type(context_.workload.precision))};
+  }
+
   void reduce(int bucket, std::vector<std::uint32_t> waits) {
     const Bucket& range = lowered_.rank_class.buckets[bucket];
     Instruction instruction;
@@ -325,8 +329,7 @@ class StepWriter {
     instruction.bucket = bucket;
     instruction.flat_begin = range.begin;
     instruction.flat_end = range.end;
-    instruction.bytes =
-        Bytes{(range.end - range.begin) * bytes_of(state_type(context_.workload.precision))};
+    instruction.bytes = reduced_bytes(range);
     instruction.waits = std::move(waits);
     reductions_[bucket].push_back(static_cast<std::uint32_t>(list_.size()));
     list_.push_back(std::move(instruction));
@@ -419,8 +422,7 @@ class StepWriter {
       instruction.flat_end = bucket->end;
       instruction.group_positions = tied_.at(parameter);
       instruction.bucket = static_cast<int>(bucket - buckets.begin());
-      instruction.bytes =
-          Bytes{(bucket->end - bucket->begin) * bytes_of(state_type(context_.workload.precision))};
+      instruction.bytes = reduced_bytes(*bucket);
       reductions_[instruction.bucket].push_back(static_cast<std::uint32_t>(list_.size()));
       list_.push_back(std::move(instruction));
     }
