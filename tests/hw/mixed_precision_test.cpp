@@ -6,6 +6,7 @@
 #include "hw/cpu/cpu_device.hpp"
 #include "hw/half.hpp"
 #include "tests/catch2_compat.hpp"
+#include "tests/hw/same_numbers.hpp"
 #include "tests/hw/small_models.hpp"
 #include "tests/hw/training.hpp"
 
@@ -19,18 +20,8 @@ namespace {
 /// Half of the distance between 1 and the next number.
 double unit_roundoff(DType precision) { return precision == DType::kBFloat16 ? 0x1p-8 : 0x1p-11; }
 
-Model model_named(const std::string& name) {
-  if (name == "mlp") return small_mlp();
-  if (name == "pair") return small_linear_pair();
-  if (name == "seed transformer") return small_seed_transformer();
-  if (name == "gpt2") return small_gpt2();
-  return small_llama(true);
-}
-
 Workload workload_for(const std::string& name, DType precision) {
-  Workload w = name == "mlp"    ? reference_workload(64, 1)
-               : name == "pair" ? reference_workload(8, 1)
-                                : reference_workload(8, 16);
+  Workload w = layout_case(name).workload;
   w.precision = precision;
   return w;
 }
@@ -45,7 +36,7 @@ TEST_CASE("training in 16 bits follows float64 within its rounding, in every lay
   const std::string name =
       GENERATE(as<std::string>{}, "mlp", "pair", "seed transformer", "gpt2", "llama tied");
   const DType precision = GENERATE(DType::kBFloat16, DType::kFloat16);
-  const Model model = model_named(name);
+  const Model model = layout_case(name).model;
   const RunResult exact = train_twenty(model, workload_for(name, DType::kFloat64), "dp=1");
   // A value passes some ten layers, each rounding it a few times: errors add up as random steps.
   const double bound = 16 * unit_roundoff(precision);

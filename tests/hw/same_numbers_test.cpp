@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tests/catch2_compat.hpp"
+#include "tests/hw/same_numbers.hpp"
 #include "tests/hw/small_models.hpp"
 #include "tests/hw/training.hpp"
 
@@ -12,82 +13,10 @@
 using namespace parplan;
 using namespace parplan::hw;
 
-namespace {
-
-struct Case {
-  std::string name;
-  Model model;
-  Workload workload;
-  int layers = 0;
-  int most_tensor_ranks = 4;
-};
-
-Case make_case(const std::string& name) {
-  if (name == "mlp") return {name, small_mlp(), reference_workload(64, 1), 2};
-  if (name == "pair") return {name, small_linear_pair(), reference_workload(8, 1), 2};
-  if (name == "seed transformer") {
-    return {name, small_seed_transformer(), reference_workload(8, 16), 5};
-  }
-  if (name == "encoder-decoder") {
-    return {name, small_encoder_decoder(), reference_workload(8, 10, 12), 7};
-  }
-  if (name == "gpt2") return {name, small_gpt2(), reference_workload(8, 16), 6};
-  // Two key/value heads: tp is at most two.
-  if (name == "llama untied") return {name, small_llama(false), reference_workload(8, 16), 5, 2};
-  return {name, small_llama(true), reference_workload(8, 16), 5, 2};
-}
-
-/// Everything but the first layer on the last of `positions` stages or devices.
-std::string uneven_stages(int layers) { return "stages=1+" + std::to_string(layers - 1); }
-
-/// mp placement with every second layer on the other device.
-std::string alternating_devices(int layers) {
-  std::string text = "devices=0";
-  for (int l = 1; l < layers; ++l) text += l % 2 == 0 ? "+0" : "+1";
-  return text;
-}
-
-std::vector<std::string> layouts(const Case& c) {
-  std::vector<std::string> all{
-      "dp=2",
-      "dp=4",
-      "dp=1,microbatches=4",
-      "dp=2,microbatches=2",
-      "tp=2",
-      "tp=2,microbatches=2",
-      "pp=2,schedule=gpipe,microbatches=1",
-      "pp=2,schedule=gpipe,microbatches=4",
-      "pp=2,schedule=gpipe,microbatches=8",
-      "pp=2,schedule=1f1b,microbatches=1",
-      "pp=2,schedule=1f1b,microbatches=2",
-      "pp=2,schedule=1f1b,microbatches=8",
-      "pp=2,schedule=1f1b,microbatches=4," + uneven_stages(c.layers),
-      "mp=2",
-      "mp=2," + alternating_devices(c.layers),
-      "dp=2,tp=2",
-      "dp=2,pp=2,schedule=gpipe,microbatches=2",
-      "dp=2,pp=2,schedule=1f1b,microbatches=4",
-      "tp=2,pp=2,schedule=1f1b,microbatches=4",
-      "dp=2,mp=2",
-      "tp=2,mp=2",
-      "dp=2,tp=2,pp=2,schedule=1f1b,microbatches=2",
-      "dp=2,tp=2,pp=2,schedule=gpipe,microbatches=4",
-  };
-  if (c.most_tensor_ranks >= 4) all.push_back("tp=4");
-  if (c.layers > 3) {
-    all.push_back("pp=3,schedule=1f1b,microbatches=4");
-    all.push_back("pp=4,schedule=gpipe,microbatches=8");
-    all.push_back("mp=3");
-  }
-  return all;
-}
-
-}  // namespace
-
 TEST_CASE("every layout trains the numbers of the single process in float64", "[hw]") {
   const std::string name = GENERATE(as<std::string>{}, "mlp", "pair", "seed transformer",
                                     "encoder-decoder", "gpt2", "llama untied", "llama tied");
-  const Case c = make_case(name);
+  const LayoutCase c = layout_case(name);
   const RunResult single = train_twenty(c.model, c.workload, "dp=1");
   for (std::size_t t = 0; t < single.snapshots[0].parameters.size(); ++t) {
     const LogicalTensor& parameter = single.snapshots[0].parameters[t];
@@ -96,7 +25,7 @@ TEST_CASE("every layout trains the numbers of the single process in float64", "[
       CHECK(distance(single.snapshots[1].parameters[t].values, parameter.values) > 1e-4);
     }
   }
-  for (const std::string& layout : layouts(c)) {
+  for (const std::string& layout : layouts_of(c)) {
     INFO(name << " with " << layout);
     CHECK(first_difference(train_twenty(c.model, c.workload, layout), single, 1e-10) == "");
   }
@@ -105,7 +34,7 @@ TEST_CASE("every layout trains the numbers of the single process in float64", "[
 TEST_CASE("gradients are clipped by the same norm in every layout", "[hw]") {
   const std::string name =
       GENERATE(as<std::string>{}, "pair", "encoder-decoder", "gpt2", "llama untied", "llama tied");
-  const Case c = make_case(name);
+  const LayoutCase c = layout_case(name);
   Workload clipped = c.workload;
   clipped.optimizer.max_gradient_norm = 1e9;
   const RunResult free = train_twenty(c.model, clipped, "dp=1");
@@ -119,7 +48,7 @@ TEST_CASE("gradients are clipped by the same norm in every layout", "[hw]") {
     squared += norm(gradient.values) * norm(gradient.values);
   }
   CHECK(single.gradient_norms[0] == Approx(std::sqrt(squared)).epsilon(1e-13));
-  for (const std::string& layout : layouts(c)) {
+  for (const std::string& layout : layouts_of(c)) {
     INFO(name << " with " << layout);
     const RunResult run = train_twenty(c.model, clipped, layout);
     CHECK(first_difference(run, single, 1e-10) == "");
@@ -167,7 +96,7 @@ void widen(Distances& to, const Distances& other) {
 TEST_CASE("in float32 no layout is much farther from float64 than the single process", "[hw]") {
   const std::string name = GENERATE(as<std::string>{}, "mlp", "pair", "seed transformer",
                                     "encoder-decoder", "gpt2", "llama untied", "llama tied");
-  const Case c = make_case(name);
+  const LayoutCase c = layout_case(name);
   Workload rounded = c.workload;
   rounded.precision = DType::kFloat32;
   const RunResult exact = train_twenty(c.model, c.workload, "dp=1");
