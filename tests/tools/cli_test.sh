@@ -635,11 +635,24 @@ if [ "$with_mpi" = ON ]; then
   run 0 execute profiled_plan.json --steps 2
 
   echo "== an mpirun that locks up"
-  # It cannot make the memory through which ranks find each other.
+  mkdir stays heedless
+  # It outlives the ranks.
+  printf '#!/bin/sh\n%s "$@"\nexec sleep 1000\n' "$(command -v mpirun)" >stays/mpirun
+  # It does not heed that its rank has ended.
+  printf '#!/bin/sh\n"%s" execute missing.json 2>/dev/null &\nexec sleep 1000\n' "$parplan" >heedless/mpirun
+  chmod +x stays/mpirun heedless/mpirun
+  for kind in stays heedless; do
+    PATH=$PWD/$kind:$PATH "$parplan" execute two.json --steps 2 >$kind.out 2>$kind.err &
+    ended_within 60 $!
+    [ $code -eq 1 ] || fail "a run whose mpirun $kind ended with $code, not 1"
+    says $kind.err "parplan: mpirun did not end although a rank had ended 10 s ago"
+  done
+  # It cannot make the memory through which ranks find each other: some lock up, others end.
   (ulimit -f 120 && exec "$parplan" execute two.json --steps 2) >out 2>err &
   ended_within 90 $!
-  [ $code -eq 1 ] || fail "a run whose mpirun locks up ended with $code, not 1"
-  says err "parplan: mpirun did not end although a rank had ended 10 s ago"
+  [ $code -eq 1 ] || fail "a run in too small files ended with $code, not 1"
+  tail -n 1 err | grep -Eq '^parplan: (mpirun did not end although|rank [01] |mpirun )' ||
+    fail "no reason of a run in too small files: $(cat err)"
   PATH=$PWD/deaf:$PATH interrupt two.json deaf.json 0 130 'sleep 1; kill -INT $job'
 
   echo "== an mpirun that is a script"
